@@ -7,7 +7,7 @@
 
 use crate::args::Asked;
 use crate::clock::{self, Clocks, JumpDetector, Schedule, WindowClock};
-use crate::collect::{Beat, BeatTime, Context, Roots, cpus_online};
+use crate::collect::{Beat, BeatTime, Context, Roots, boot_id, cpus_online};
 use crate::command::Command;
 use crate::observer::SelfCost;
 use crate::output;
@@ -96,6 +96,7 @@ pub(crate) fn meta(cx: &Context, clocks: Clocks, asked_ns: Option<u64>) -> Meta 
         asked_ns,
         target: cx.target.clone(),
         root: rustix::process::geteuid().is_root(),
+        boot_id: boot_id(&cx.roots),
     }
 }
 

@@ -3,21 +3,23 @@
 
 use super::report::told_of_its_end;
 use crate::claim::{self, Claim, Folder, Temporary};
-use crate::deadline;
-use crate::export::{Broken, Csv, Jsonl, Rows, Sink};
+use crate::document;
+use crate::export::{Broken, Csv, Jsonl, Make, Parquet, Perfetto, Rows, Sink};
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::signals::Signals;
 use crate::store::Reader;
 use deburr_core::recording::Record;
-use std::io::{self, ErrorKind};
+use deburr_core::snapshot::{MAX_BYTES, Snapshot};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `deburr export`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExportArgs {
-    /// The recording
+    /// The recording, or a snapshot of a host
     file: PathBuf,
     #[command(flatten)]
     to: Formats,
@@ -39,6 +41,12 @@ struct Formats {
     /// Write a CSV file for each table into this directory, which must be new or empty
     #[arg(long, value_name = "DIR")]
     csv: Option<PathBuf>,
+    /// Write a Parquet file for each table into this directory, which must be new or empty
+    #[arg(long, value_name = "DIR")]
+    parquet: Option<PathBuf>,
+    /// Write a trace for ui.perfetto.dev and its trace processor
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
 }
 
 /// An output that is claimed.
@@ -48,6 +56,9 @@ enum Output {
     File(claim::Destination, Temporary),
     Folder(Folder),
 }
+
+/// Where a format of one file is written to.
+type To = Box<dyn io::Write + Send>;
 
 /// Makes what writes a format. It is made where it writes.
 type MakeSink = Box<dyn FnOnce() -> io::Result<Box<dyn Sink>> + Send>;
@@ -70,10 +81,9 @@ enum End {
 pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
     let signals = Signals::install()?;
     let (outputs, makes): (Vec<_>, Vec<_>) = claimed(args)?.into_iter().unzip();
-    let (file, path) = (&args.file, args.file.clone());
+    let file = &args.file;
     let shown = format!("`{}`", file.display());
-    let exported =
-        deadline::within(deadline::of_file(file), &shown, move || export(&path, makes, &signals))??;
+    let exported = export(file, makes, &signals)?;
     match exported.end {
         End::Whole => {}
         End::NobodyReads => return Ok(Exit::Done),
@@ -110,29 +120,52 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
 fn claimed(args: &ExportArgs) -> anyhow::Result<Vec<(Output, MakeSink)>> {
     let mut claimed: Vec<(Output, MakeSink)> = Vec::new();
     if let Some(path) = &args.to.jsonl {
-        refuse_itself(&args.file, path)?;
-        claimed.push(match Claim::new(path, args.force)? {
-            Claim::Stdout => {
-                (Output::Stdout, Box::new(|| Ok(Box::new(Jsonl::new(io::stdout())?) as _)))
-            }
-            Claim::File(destination) => {
-                let temporary = destination.temporary()?;
-                let file = temporary.handle().map_err(|error| destination.not_written(&error))?;
-                let output = Output::File(destination, temporary);
-                (output, Box::new(|| Ok(Box::new(Jsonl::new(file)?) as _)))
-            }
-        });
+        claimed.push(file(path, args, |to| Ok(Box::new(Jsonl::new(to)?)))?);
+    }
+    if let Some(path) = &args.to.perfetto {
+        if is_document(&args.file) {
+            let shown = args.file.display();
+            return Err(Failure::bad_input(format!(
+                "`{shown}` is no recording: it has nothing for a trace"
+            )));
+        }
+        claimed.push(file(path, args, |to| Ok(Box::new(Perfetto::new(to))))?);
     }
     if let Some(path) = &args.to.csv {
-        let folder = Folder::new(path)?;
-        let inside = folder.temporary();
-        let make = move || {
-            let make = |name: &str| claim::create(&inside.join(name));
-            Ok(Box::new(Csv::new(&make)?) as _)
-        };
-        claimed.push((Output::Folder(folder), Box::new(make)));
+        claimed.push(folder(path, |make| Ok(Box::new(Csv::new(make)?)))?);
+    }
+    if let Some(path) = &args.to.parquet {
+        claimed.push(folder(path, |make| Ok(Box::new(Parquet::new(make)?)))?);
     }
     Ok(claimed)
+}
+
+/// Claims a file, or standard output, for a format of one file.
+fn file(
+    path: &Path,
+    args: &ExportArgs,
+    sink: fn(To) -> io::Result<Box<dyn Sink>>,
+) -> anyhow::Result<(Output, MakeSink)> {
+    refuse_itself(&args.file, path)?;
+    Ok(match Claim::new(path, args.force)? {
+        Claim::Stdout => (Output::Stdout, Box::new(move || sink(Box::new(io::stdout())))),
+        Claim::File(destination) => {
+            let temporary = destination.temporary()?;
+            let to = temporary.handle().map_err(|error| destination.not_written(&error))?;
+            (Output::File(destination, temporary), Box::new(move || sink(Box::new(to))))
+        }
+    })
+}
+
+/// Claims a directory for a format of several files.
+fn folder(
+    path: &Path,
+    sink: fn(Make<'_>) -> io::Result<Box<dyn Sink>>,
+) -> anyhow::Result<(Output, MakeSink)> {
+    let folder = Folder::new(path)?;
+    let inside = folder.temporary();
+    let make = move || sink(&|name| claim::create(&inside.join(name)));
+    Ok((Output::Folder(folder), Box::new(make)))
 }
 
 /// Refuses to replace a recording by its export.
@@ -147,9 +180,36 @@ fn refuse_itself(recording: &Path, output: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What is exported.
+enum Input {
+    Recording(Reader),
+    Snapshot(Box<Snapshot>),
+}
+
+impl Input {
+    fn open(file: &Path) -> anyhow::Result<Self> {
+        if !is_document(file) {
+            return Ok(Self::Recording(Reader::open(file).map_err(Failure::bad_input)?));
+        }
+        let document = document::read(file, MAX_BYTES as u64)?;
+        let snapshot = Snapshot::parse(&document)
+            .map_err(|error| Failure::bad_input(format!("`{}` {error}", file.display())))?;
+        Ok(Self::Snapshot(Box::new(snapshot)))
+    }
+}
+
+/// Whether a regular file begins like a JSON document.
+fn is_document(file: &Path) -> bool {
+    let mut byte = [0];
+    let is_file = file.metadata().is_ok_and(|meta| meta.is_file());
+    is_file
+        && File::open(file).and_then(|mut file| file.read_exact(&mut byte)).is_ok()
+        && byte == *b"{"
+}
+
 /// Reads the recording once, and writes all formats meanwhile.
 fn export(file: &Path, makes: Vec<MakeSink>, signals: &Signals) -> anyhow::Result<Exported> {
-    let reader = Reader::open(file).map_err(Failure::bad_input)?;
+    let input = Input::open(file)?;
     let mut sinks = Vec::new();
     for (at, make) in makes.into_iter().enumerate() {
         match make() {
@@ -160,6 +220,13 @@ fn export(file: &Path, makes: Vec<MakeSink>, signals: &Signals) -> anyhow::Resul
         }
     }
     let mut rows = Rows::new(sinks);
+    let reader = match input {
+        Input::Recording(reader) => reader,
+        Input::Snapshot(snapshot) => {
+            let end = rows.snapshot(&snapshot).err().map_or(Ok(End::Whole), end_of)?;
+            return Ok(Exported { counts: rows.counts, end });
+        }
+    };
     let (mut begun, mut ended, mut end) = (false, false, None);
     reader
         .for_each_row(|row, record| {
@@ -178,7 +245,7 @@ fn export(file: &Path, makes: Vec<MakeSink>, signals: &Signals) -> anyhow::Resul
         }
         None => {
             told_of_its_end(file, begun, ended)?;
-            rows.finish().err().map_or(Ok(End::Whole), end_of)?
+            rows.finish(file)?.err().map_or(Ok(End::Whole), end_of)?
         }
     };
     Ok(Exported { counts: rows.counts, end })

@@ -154,6 +154,12 @@ pub(crate) fn possible_cpus(roots: &Roots) -> u32 {
     possible.or_else(online).map_or(1, |last| last + 1)
 }
 
+/// Identity of this boot of the host; `None` if it could not be read.
+pub(crate) fn boot_id(roots: &Roots) -> Option<String> {
+    let text = std::fs::read_to_string(roots.proc.join("sys/kernel/random/boot_id")).ok()?;
+    Some(text.trim().to_owned()).filter(|id| !id.is_empty())
+}
+
 /// The online CPUs in ascending order; empty if the kernel does not list them.
 pub(crate) fn cpus_online(roots: &Roots) -> Vec<u32> {
     let text = std::fs::read(roots.sys.join("devices/system/cpu/online")).unwrap_or_default();

@@ -41,6 +41,7 @@ impl Sink for Csv {
             match cell {
                 Cell::Null => {}
                 Cell::Integer(number) => self.line += &number.to_string(),
+                Cell::Real(number) => self.line += &number.to_string(),
                 Cell::Text(text) => quoted(&guarded(&escape::visible(text)), &mut self.line),
                 Cell::Json(json) => quoted(&escape::json(json), &mut self.line),
                 Cell::Time(unix_ns) => self.line += &rfc3339(*unix_ns).unwrap_or_default(),

@@ -52,6 +52,9 @@ fn value(cell: &Cell<'_>, to: &mut String) {
     match cell {
         Cell::Null => *to += "null",
         Cell::Integer(number) => *to += &number.to_string(),
+        // JSON has no other numbers than finite ones.
+        Cell::Real(number) if number.is_finite() => *to += &number.to_string(),
+        Cell::Real(_) => *to += "null",
         Cell::Text(text) => *to += &escape::json(&quoted(text)),
         Cell::Json(json) => *to += &escape::json(json),
         Cell::Time(unix_ns) => match rfc3339(*unix_ns) {

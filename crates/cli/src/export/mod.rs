@@ -6,6 +6,9 @@
 
 mod csv;
 mod jsonl;
+mod made;
+mod parquet;
+mod perfetto;
 mod rows;
 pub(crate) mod schema;
 #[cfg(test)]
@@ -13,8 +16,12 @@ mod tests;
 
 pub(crate) use csv::Csv;
 pub(crate) use jsonl::Jsonl;
+pub(crate) use parquet::Parquet;
+pub(crate) use perfetto::Perfetto;
 pub(crate) use rows::{Broken, Rows};
 
+use deburr_core::finding::Report;
+use deburr_core::recording::Record;
 use jiff::Timestamp;
 use std::borrow::Cow;
 use std::fs::File;
@@ -30,6 +37,8 @@ pub(crate) enum Cell<'a> {
     Null,
     /// A number. Those of 2^63 and more are negative, as in the recording.
     Integer(i64),
+    /// A number with a fraction.
+    Real(f64),
     /// Text, with all its characters.
     Text(Cow<'a, str>),
     /// JSON on one line.
@@ -38,10 +47,37 @@ pub(crate) enum Cell<'a> {
     Time(i64),
 }
 
-/// Where rows go.
+/// Whose recording it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    pub(crate) host: String,
+    pub(crate) boot_id: Option<String>,
+    pub(crate) start_unix_ns: i64,
+    pub(crate) start_mono_ns: u64,
+    pub(crate) recorded_by: String,
+}
+
+/// Where rows go. A format takes rows of tables, or records.
 pub(crate) trait Sink: Send {
+    /// Called before the first row of a recording.
+    fn begin(&mut self, _head: &Head) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Writes a row. `table` is its place in [`schema::tables`].
-    fn row(&mut self, table: usize, cells: &[Cell<'_>]) -> io::Result<()>;
+    fn row(&mut self, _table: usize, _cells: &[Cell<'_>]) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Writes a record.
+    fn record(&mut self, _record: &Record) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Writes what the rules say, after all records.
+    fn report(&mut self, _report: &Report) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Writes what is left. Afterwards the output is complete.
     fn finish(&mut self) -> io::Result<()>;

@@ -4,8 +4,9 @@
 //!
 //! The tables are those of a recording (`cli::store`), which says what each column means. Units follow from the names of
 //! the columns; what a number means in time follows from its table. [`OTHERWISE`] lists the exceptions, and a test that no
-//! number is without both.
+//! number is without both. Two tables are made for the export, [`made`].
 
+use super::made;
 use crate::store::{self, Column, TICK};
 
 /// A table of an export.
@@ -32,6 +33,7 @@ pub(crate) struct Field {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Integer,
+    Real,
     Text,
     Json,
     Time,
@@ -46,6 +48,8 @@ pub(crate) enum From {
     Cell(usize, Column),
     /// The start of the window and the time since then, which is in the stored row at that place.
     Wall(usize),
+    /// The export makes them; what they mean.
+    Made(&'static str),
 }
 
 /// Unit of the numbers of a column.
@@ -53,6 +57,10 @@ pub(crate) enum From {
 pub(crate) enum Unit {
     /// Nanoseconds.
     Ns,
+    /// Nanoseconds per second of wall time.
+    NsPerS,
+    /// A share, 0 to 1.
+    Ratio,
     /// Microseconds.
     Us,
     Bytes,
@@ -85,8 +93,8 @@ pub(crate) enum Holds {
     Level,
     /// The largest value within the range: must not be added up.
     Maximum,
-    /// An average or a median over the range: must not be added up.
-    Average,
+    /// An average, a median, a percentile or a share over the range: must not be added up.
+    Statistic,
 }
 
 impl Kind {
@@ -95,6 +103,7 @@ impl Kind {
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Integer => "integer",
+            Self::Real => "real",
             Self::Text => "text",
             Self::Json => "JSON",
             Self::Time => "time",
@@ -103,11 +112,12 @@ impl Kind {
 }
 
 impl Unit {
-    /// In the document.
-    #[cfg(test)]
+    /// In documents and in files.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Ns => "ns",
+            Self::NsPerS => "ns/s",
+            Self::Ratio => "0 to 1",
             Self::Us => "us",
             Self::Bytes => "bytes",
             Self::Sectors => "512 bytes",
@@ -120,8 +130,7 @@ impl Unit {
 }
 
 impl Holds {
-    /// In the document.
-    #[cfg(test)]
+    /// In documents and in files.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Moment => "moment",
@@ -131,7 +140,7 @@ impl Holds {
             Self::Cumulative => "cumulative",
             Self::Level => "level",
             Self::Maximum => "maximum",
-            Self::Average => "average",
+            Self::Statistic => "statistic",
         }
     }
 }
@@ -154,7 +163,7 @@ const FACTS: [&str; 12] = [
 /// Tables of the kernel's counters.
 const CUMULATIVE: [&str; 4] = ["cpu_reading", "cgroup_reading", "psi_reading", "disk_reading"];
 /// Columns that say whom or what a row is about.
-const IDENTITIES: [&str; 20] = [
+const IDENTITIES: [&str; 21] = [
     "seq",
     "proc",
     "pid",
@@ -175,6 +184,7 @@ const IDENTITIES: [&str; 20] = [
     "device",
     "fs",
     "scope",
+    "tid",
 ];
 /// Columns that are 0 or 1.
 const FLAGS: [&str; 11] = [
@@ -234,8 +244,10 @@ const COUNTS: [&str; 37] = [
 const PLAIN: [&str; 2] = ["nice", "weight"];
 
 /// Columns that hold something else than the other numbers of their table.
-pub(super) const OTHERWISE: [(&str, &str, Holds); 17] = [
+pub(super) const OTHERWISE: [(&str, &str, Holds); 18] = [
     ("process_tick", "threads", Holds::Level),
+    // It is the same in all rows of a wait.
+    ("long_wait", "wait_ns", Holds::Fact),
     ("idle", "min_wait_ns", Holds::Fact),
     ("schedstat", "threads", Holds::Level),
     ("named_threads", "threads", Holds::Level),
@@ -245,18 +257,20 @@ pub(super) const OTHERWISE: [(&str, &str, Holds); 17] = [
     ("device_bins", "bins", Holds::Fact),
     ("disk_reading", "in_flight", Holds::Level),
     ("stall", "latest_ns", Holds::Moment),
-    ("io_held", "service_ns", Holds::Average),
+    ("io_held", "service_ns", Holds::Statistic),
     ("cpu_worker", "workers", Holds::Fact),
-    ("cpu_worker", "chunk_ns", Holds::Average),
+    ("cpu_worker", "chunk_ns", Holds::Statistic),
     ("cpu_worker", "cpu", Holds::Level),
     ("cpu_round", "slot_ns", Holds::Fact),
-    ("cpu_distance", "one_way_ns", Holds::Average),
+    ("cpu_distance", "one_way_ns", Holds::Statistic),
     ("syscall_span", "waits_known", Holds::Fact),
 ];
 
-/// All tables, those of the recording in the order of [`store::tables`].
+/// All tables: those of the recording in the order of [`store::tables`], then [`made::FINDING`] and [`made::FACT`].
 pub(crate) fn tables() -> Vec<Table> {
-    store::tables().map(of_stored).collect()
+    let made = [(made::FINDING, made::FINDING_COLUMNS), (made::FACT, made::FACT_COLUMNS)];
+    let made = made.into_iter().map(|(name, columns)| Table { name, columns: columns.to_vec() });
+    store::tables().map(of_stored).chain(made).collect()
 }
 
 fn of_stored(table: &store::Table) -> Table {

@@ -15,15 +15,16 @@ const BEFORE: &str =
     "Written by `make docs` from `crates/cli/src/export/schema.rs`; not by hand.\n\n";
 
 /// What a column means, in the words of the declarations of recordings.
-fn meaning(of: &store::Table, field: &Field) -> String {
+fn meaning(of: Option<&store::Table>, field: &Field) -> String {
     match field.from {
+        From::Made(meaning) => meaning.into(),
         From::Seq => "counts up over all tables".into(),
         From::Wall(_) => format!("`{}` on the wall clock", field.name.replace("wall", "ns")),
-        From::Cell(..) if ["t0_ns", "t1_ns"].contains(&field.name) && in_tick(of) => {
+        From::Cell(..) if ["t0_ns", "t1_ns"].contains(&field.name) && of.is_some_and(in_tick) => {
             if field.name == "t0_ns" { "start of the range" } else { "end of the range" }.into()
         }
         From::Cell(_, column) => {
-            let fields = (of.fields)();
+            let fields = of.map(|of| (of.fields)()).unwrap_or_default();
             let described = fields.iter().find(|it| it.columns.contains(&column));
             described.map(|it| it.meaning_of(&column)).unwrap_or_default()
         }
@@ -34,8 +35,19 @@ fn in_tick(of: &store::Table) -> bool {
     of.columns().first() == Some(&store::TICK)
 }
 
-fn section(table: &Table, of: &store::Table) -> String {
-    let mut text = format!("### `{}`\n\n{}\n\n", table.name, wrapped(&joined(of.meaning)));
+fn section(table: &Table, of: Option<&store::Table>) -> String {
+    let about = match table.name {
+        made::FINDING => {
+            "What the rules say: a row for each rule, and for a rule that fired one for each victim. The report \
+                          has all its evidence; this has what can be compared. Not in the recording."
+        }
+        made::FACT => {
+            "What is known of the host: of a recording the settings that it holds and the kernel's release, of a \
+                       snapshot all its facts. Not in the recording under this name."
+        }
+        _ => &joined(of.unwrap().meaning),
+    };
+    let mut text = format!("### `{}`\n\n{}\n\n", table.name, wrapped(about));
     text += "| column | type | unit | holds | meaning |\n|---|---|---|---|---|\n";
     for field in &table.columns {
         let meaning = meaning(of, field);
@@ -53,8 +65,12 @@ fn the_document_says_what_is_exported() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(DOCUMENT);
     let found = std::fs::read_to_string(&path).unwrap();
     let (before, _) = found.split_once(BEFORE).unwrap();
-    let sections: String =
-        tables().iter().zip(store::tables()).map(|(table, of)| section(table, of)).collect();
+    let stored = store::tables().map(Some).chain(std::iter::repeat(None));
+    let mut sections: Vec<String> =
+        tables().iter().zip(stored).map(|(table, of)| section(table, of)).collect();
+    // The tables that are made come first.
+    sections.rotate_right(2);
+    let sections = sections.concat();
     let wanted = [before, BEFORE, sections.trim_end(), "\n"].concat();
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&path, &wanted).unwrap();
@@ -67,7 +83,8 @@ fn the_document_says_what_is_exported() {
 #[test]
 fn every_number_has_a_unit() {
     let numbers = |table: &Table| {
-        let without = |field: &&Field| field.kind == Kind::Integer && field.unit == Unit::None;
+        let is_number = |field: &Field| [Kind::Integer, Kind::Real].contains(&field.kind);
+        let without = |field: &&Field| is_number(field) && field.unit == Unit::None;
         let of = table.name;
         table.columns.iter().filter(without).map(|field| format!("{of}.{}", field.name)).collect()
     };
@@ -80,7 +97,8 @@ fn a_column_has_one_unit_and_one_name_in_its_table() {
     for table in tables() {
         let names: BTreeSet<&str> = table.columns.iter().map(|field| field.name).collect();
         assert_eq!(names.len(), table.columns.len(), "{}", table.name);
-        assert_eq!(table.columns[0].name, "seq");
+        let is_made = [made::FINDING, made::FACT].contains(&table.name);
+        assert_eq!(table.columns[0].name, if is_made { "host" } else { "seq" });
     }
 }
 

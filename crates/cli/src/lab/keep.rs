@@ -89,7 +89,10 @@ fn without_foreign_names(mut records: Vec<Record>, lab: &str) -> Vec<Record> {
                     file.path = "/other".into();
                 }
             }
-            Record::Meta(meta) => meta.host_name = "lab".into(),
+            Record::Meta(meta) => {
+                meta.host_name = "lab".into();
+                meta.boot_id = None;
+            }
             Record::Cgroup(cgroup) if !own.contains(&cgroup.id) => {
                 cgroup.path = renamed(&cgroup.path);
                 cgroup.container = None;

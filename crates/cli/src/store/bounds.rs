@@ -84,6 +84,11 @@ impl Budget {
         }
     }
 
+    /// Allows so much more time.
+    pub(super) fn add(&mut self, more: Duration) {
+        self.most += more;
+    }
+
     /// Called for every row, with its length.
     pub(super) fn spend(&mut self, bytes: usize) -> Result<(), Fault> {
         self.rows += 1;

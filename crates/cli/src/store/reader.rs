@@ -13,6 +13,7 @@ use deburr_core::sqlite::{Database, Fault, Pass, Rows, Schema, Source, Value};
 use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::time::Instant;
 
 /// Why a file cannot be read as a recording. The text names the file and, if there is one, a way out.
 #[derive(Debug)]
@@ -83,16 +84,31 @@ impl Reader {
 
     /// Passes every record to `take`, in the order in which they were written.
     pub(crate) fn for_each(&self, mut take: impl FnMut(&Record)) -> Result<(), OpenError> {
-        self.for_each_row(|_, record| {
+        self.pass(|_, record, _| {
             take(record);
             ControlFlow::Continue(())
         })
     }
 
-    /// Passes every row to `take`, as it is stored and as a record, until `take` breaks it off.
+    /// Passes every row to `take`, as it is stored and as a record, until `take` breaks it off. It may take its time:
+    /// others may wait for whom it writes to.
     pub(crate) fn for_each_row(
         &self,
         mut take: impl FnMut(&StoredRow<'_>, &Record) -> ControlFlow<()>,
+    ) -> Result<(), OpenError> {
+        self.pass(|row, record, budget| {
+            let begun = Instant::now();
+            let flow = take(row, record);
+            budget.add(begun.elapsed());
+            flow
+        })
+    }
+
+    /// Passes every row to `take`, as it is stored and as a record, until `take` breaks it off. The time that `take` takes
+    /// counts as reading.
+    fn pass(
+        &self,
+        mut take: impl FnMut(&StoredRow<'_>, &Record, &mut Budget) -> ControlFlow<()>,
     ) -> Result<(), OpenError> {
         let pass = Pass::new(&self.database);
         let ticks = self.ticks(&pass)?;
@@ -114,7 +130,7 @@ impl Reader {
             })?;
             let seq = reading.head.unwrap_or_default();
             let row = StoredRow { table: reading.at, seq, cells: cells.all() };
-            if take(&row, &record).is_break() {
+            if take(&row, &record, &mut budget).is_break() {
                 return Ok(());
             }
             reading.advance().map_err(|fault| self.fault(reading.table.name, fault))?;

@@ -168,6 +168,10 @@ pub struct Meta {
     pub target: TargetSpec,
     /// Whether the observer ran with effective uid 0.
     pub root: bool,
+    /// `/proc/sys/kernel/random/boot_id`, which changes with every boot; `None` in older recordings, and if it could not
+    /// be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
 }
 
 observed! { it: Meta }

@@ -74,6 +74,7 @@ impl Scene {
             asked_ns: Some(window_ns),
             target: TargetSpec::Host,
             root: true,
+            boot_id: None,
         };
         let mut scene = Self { window_ns, cpus, records: vec![Record::Meta(Box::new(meta))] };
         // Sources that later format versions added are covered by the tests that need them,

@@ -42,6 +42,9 @@ tables! {
         target: Json,
         /// 1 = the observer ran with effective uid 0
         root,
+        /// `/proc/sys/kernel/random/boot_id`, which changes with every boot; NULL = it could not be read; older
+        /// recordings of version 2 lack the column
+        boot_id,
     }
     /// What a source of data could see. One row for every source at the start, and another when that changes.
     "coverage" => Coverage(Coverage) {
