@@ -58,7 +58,7 @@ pub fn text(report: &Report, style: TextStyle) -> String {
 }
 
 /// Whether a finding says that the observation itself was bad: then the reader must know before anything else.
-fn is_bad_observation(finding: &Finding) -> bool {
+pub(super) fn is_bad_observation(finding: &Finding) -> bool {
     finding.area == Area::Observer && finding.severity > Severity::Info
 }
 

@@ -256,6 +256,11 @@ fn answers(to: &mut Markup, report: &Report) {
 }
 
 fn body(to: &mut Markup, report: &Report, plots: Option<&Plots>) {
+    // As in the text: who lost too much says so before anything else.
+    let own_losses_first = report.findings.iter().any(super::text::is_bad_observation);
+    if own_losses_first {
+        observer(to, report);
+    }
     if !report.findings.is_empty() {
         section(to, "findings", |to| finding::all(to, &report.findings, plots));
     }
@@ -281,6 +286,13 @@ fn body(to: &mut Markup, report: &Report, plots: Option<&Plots>) {
             });
         });
     }
+    if !own_losses_first {
+        observer(to, report);
+    }
+}
+
+/// The cost of observing, what was lost, and what could not be seen.
+fn observer(to: &mut Markup, report: &Report) {
     section(to, "observer", |to| {
         let rows = |to: &mut Markup, rows: Vec<(&str, String)>| {
             to.element("dl", &class("facts"), |to| {
