@@ -32,6 +32,8 @@ pub(super) fn change(
     (from, to): (&Value, &Value),
 ) -> Option<Change> {
     let how = known.and_then(|known| known.change);
+    // A fact that this version does not read may be anything, and so may one whose name leads elsewhere.
+    let is_read = || whitelist::find(key).is_some() && !key.contains("..");
     let Steps { text, undo, reach, is_command } = match how {
         Some(ChangeMethod::Machine) => return None,
         Some(ChangeMethod::Firmware(text)) => Steps {
@@ -45,11 +47,15 @@ pub(super) fn change(
         }
         // A file that does not exist on one side cannot be written there.
         Some(ChangeMethod::Command(command)) => {
+            is_read().then_some(())?;
             let with =
                 |value| Some(command.replace("{}", &shell_quote(setting_value(&plain(value)?)?)));
             Steps::now(with(to)?, with(from)?)
         }
-        None => of_key(key, class, pattern(key, known)?, (from, to))?,
+        None => {
+            is_read().then_some(())?;
+            of_key(key, class, pattern(key, known)?, (from, to))?
+        }
     };
     let risk = known.and_then(|known| known.risk).map(str::to_owned);
     Some(Change { hosts, text, is_command, undo, reach, risk })
@@ -145,4 +151,140 @@ fn readable(file: &str) -> Option<Target> {
     let below = |place: &'static str| Target::plain(place, file.strip_prefix(place)?);
     let of_kernel = Target::of_kernel(file, &["/proc/*", "/sys/*"]);
     of_kernel.or_else(|| PLACES.into_iter().find_map(below))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host_diff::knowledge;
+    use crate::testkit::commands;
+    use proptest::prelude::*;
+
+    /// Parts of keys that lead elsewhere, end a word, or look like the place of another setting.
+    const PARTS: [&str; 16] = [
+        "..",
+        "/..",
+        "../",
+        "/../../kernel/core_pattern",
+        "a..b",
+        ".",
+        "/",
+        "*",
+        "#",
+        "=",
+        " ",
+        "\n",
+        ";reboot",
+        "-w",
+        "$(reboot)",
+        "eth0.1",
+    ];
+
+    /// Every pattern of the two tables, with its variable parts as `*`.
+    fn patterns() -> Vec<String> {
+        let known = knowledge::TABLES
+            .iter()
+            .copied()
+            .flatten()
+            .flat_map(|known| known.keys.iter().copied());
+        let read =
+            whitelist::entries().iter().map(|entry| entry.key(&[], entry.part).replace("{}", "*"));
+        known.map(str::to_owned).chain(read).collect()
+    }
+
+    /// Keys that fit a pattern, nearly fit it, or fit none.
+    fn keys() -> impl Strategy<Value = String> {
+        let part = || {
+            prop_oneof![
+                4 => "[a-z0-9_]{1,6}".prop_map(|text: String| text),
+                4 => prop::sample::select(&PARTS[..]).prop_map(str::to_owned),
+                1 => "[ -~]{0,8}".prop_map(|text: String| text),
+            ]
+        };
+        let fitting = (prop::sample::select(patterns()), prop::collection::vec(part(), 1..4))
+            .prop_map(|(pattern, parts)| {
+                let mut parts = parts.into_iter().cycle();
+                pattern
+                    .split('*')
+                    .map(str::to_owned)
+                    .reduce(|a, b| a + &parts.next().unwrap_or_default() + &b)
+                    .unwrap_or_default()
+            });
+        let spoilt = (prop::sample::select(patterns()), any::<prop::sample::Index>(), part())
+            .prop_map(|(pattern, at, part)| {
+                let mut key = pattern.replace('*', "0");
+                let at = at.index(key.len() + 1);
+                key.insert_str(at, &part);
+                key
+            });
+        let place = prop::sample::select(
+            &["/proc/sys/", "/sys/", "/proc/modules#", "/proc/cmdline#", "/etc/", ""][..],
+        );
+        let unknown = (place, prop::collection::vec(part(), 0..5))
+            .prop_map(|(place, parts)| format!("{place}{}", parts.join("/")));
+        prop_oneof![3 => fitting, 2 => spoilt, 2 => unknown]
+    }
+
+    fn values() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            Just(Value::Absent),
+            any::<i32>().prop_map(|number| Value::text(number.to_string())),
+            any::<bool>().prop_map(Value::Boolean),
+            prop::sample::select(&PARTS[..]).prop_map(Value::text),
+        ]
+    }
+
+    /// The file that a command of [`of_key`] writes.
+    fn written(command: &str) -> Option<String> {
+        let unquoted = |text: &str| text.trim_matches('\'').to_owned();
+        if let Some(setting) = command.strip_prefix("sudo sysctl -w ") {
+            let setting = unquoted(setting);
+            let (name, _) = setting.split_once('=')?;
+            let path = if name.contains('/') { name.to_owned() } else { name.replace('.', "/") };
+            return Some(format!("/proc/sys/{path}"));
+        }
+        command.split_once("| sudo tee ").map(|(_, file)| unquoted(file))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1000))]
+
+        #[test]
+        fn only_what_both_tables_have_is_changed_by_a_command(key in keys(), from in values(), to in values()) {
+            let known = knowledge::find(&key);
+            let class = whitelist::find(&key).map_or(Class::Configuration, |entry| entry.class);
+            let made = change(&key, class, known, vec![], (&from, &to));
+            for change in made.iter().filter(|change| change.is_command) {
+                prop_assert!(known.is_some() && whitelist::find(&key).is_some(), "{key}: {}", change.text);
+                prop_assert!(!key.contains(".."), "{key}: {}", change.text);
+                for command in [&change.text, &change.undo] {
+                    prop_assert_eq!(commands::fault(command), None, "{}", key);
+                    // The table's own commands may write another file than that of the fact.
+                    let is_own = known.is_some_and(|known| known.change.is_some());
+                    if let Some(file) = written(command).filter(|_| !is_own) {
+                        prop_assert_eq!(&file, &key, "{}", command);
+                    }
+                }
+            }
+            prop_assert_eq!(commands::fault(&look(&key, None)), None, "{}", key);
+        }
+    }
+
+    #[test]
+    fn a_fact_of_the_tables_is_changed_by_a_command() {
+        let number = |text: &str| Value::text(text);
+        for (key, command) in [
+            ("/proc/sys/vm/dirty_ratio", "sudo sysctl -w 'vm.dirty_ratio=10'"),
+            ("/sys/block/*/queue/nr_requests", "echo 10 | sudo tee /sys/block/*/queue/nr_requests"),
+        ] {
+            let change = change(
+                key,
+                Class::Configuration,
+                knowledge::find(key),
+                vec![],
+                (&number("5"), &number("10")),
+            );
+            assert_eq!(change.map(|change| change.text).as_deref(), Some(command));
+        }
+    }
 }

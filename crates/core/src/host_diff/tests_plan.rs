@@ -104,11 +104,18 @@ fn of_many_hosts_those_near_the_slowest_are_slow() {
 
 /// Two hosts that differ in this many equally likely settings.
 fn many(settings: u64) -> HostDiff {
-    let with = |value: u64| {
-        (0..settings).fold(host("h"), |it, n| {
-            it.with(&format!("/proc/sys/vm/dirty_{n}"), Value::integer(value))
-        })
-    };
+    // Settings that a command can change.
+    let numbers = crate::snapshot::whitelist::entries().iter().filter(|entry| {
+        let is_known = || knowledge::find(entry.path).is_some_and(|known| known.change.is_none());
+        entry.path.starts_with("/proc/sys/")
+            && !entry.path.contains("{}")
+            && entry.part.is_none()
+            && is_known()
+    });
+    let keys: Vec<&str> = numbers.map(|entry| entry.path).take(settings as usize).collect();
+    assert_eq!(keys.len() as u64, settings);
+    let with =
+        |value: u64| keys.iter().fold(host("h"), |it, key| it.with(key, Value::integer(value)));
     let given = [with(1), with(2)];
     let given: Vec<HostInput<'_>> = given
         .iter()
@@ -119,6 +126,7 @@ fn many(settings: u64) -> HostDiff {
     let mut diff = crate::rules::diff(&given, &[], "0.1.0");
     for it in &mut diff.differences {
         it.group.clone_from(&it.key);
+        it.weight = 60;
     }
     diff.plan = test_plan::plan(&diff);
     diff

@@ -181,7 +181,7 @@ impl Knowledge {
 }
 
 /// All tables. The first entry with a matching pattern applies.
-const TABLES: &[&[Knowledge]] = &[
+pub(super) const TABLES: &[&[Knowledge]] = &[
     frequency::KNOWN,
     idle::KNOWN,
     cpu::KNOWN,
