@@ -9,7 +9,7 @@ use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::store::Reader;
 use deburr_core::cpu_check::{Document, judge};
-use deburr_core::finding::Report;
+use deburr_core::finding::{Answer, Question, Report};
 use deburr_core::recording::Record;
 use deburr_core::render::{self, InPage};
 use deburr_core::rules;
@@ -52,6 +52,12 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
     if let Some(check) = check.filter(|_| is_shown && !args.show.json) {
         show::cpu_check(check, &args.show)?;
         output::print(b"\n")?;
+        // Then the report would only say the same again.
+        if looked_at_cpus_only(&report) && !args.show.verbose {
+            output::print(b"nothing but the CPUs was looked at (-v shows the report on that)\n")?;
+            page.write(|| render::html(&report, plots.as_ref(), Some(check)))?;
+            return Ok(show::exit(&report, &args.show));
+        }
     }
     page.show_report(&report, plots.as_ref(), check, &args.show)
 }
@@ -64,6 +70,15 @@ pub(super) struct Judged {
     check: Option<Document>,
     /// What a page shows, if the fold kept it.
     plots: Option<Plots>,
+}
+
+/// Whether a check of CPUs is all that the recording holds.
+fn looked_at_cpus_only(report: &Report) -> bool {
+    let of_check = [Question::CpuSpeed, Question::Observer];
+    report
+        .questions
+        .iter()
+        .all(|it| of_check.contains(&it.question) || it.answer == Answer::Unknown)
 }
 
 /// Folds a recording, and applies the rules.

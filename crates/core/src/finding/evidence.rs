@@ -33,6 +33,10 @@ pub struct Cost {
     /// Share of the time in which the victim wanted to run: lost / (on CPU + queued + throttled), 0..1. Sleep
     /// is left out, so that a process with many idle threads does not look healthy.
     pub share: f64,
+    /// The most that `share` can be, where much of the time in which the victim may have run was not seen: then `share`
+    /// is the least. Absent where `share` is exact.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share_at_most: Option<f64>,
     /// Median of the waits: upper bound of the histogram bucket; absent with fewer than 2 waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50_ns: Option<u64>,

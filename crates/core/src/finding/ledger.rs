@@ -55,6 +55,10 @@ pub struct Ledger {
     /// observer counted it twice. `wall_ns` is then the sum of the parts. 0 = no excess.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub excess_ns: u64,
+    /// Of a host: unattributed time of processes of which much is unattributed. It is in no part, although some of it may
+    /// be time on a CPU. 0 = none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unseen_ns: u64,
     /// Effect of its waits on the 99th percentile of its turns on a CPU and of its requests; only reliable estimates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tails: Vec<Tail>,

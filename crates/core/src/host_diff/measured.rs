@@ -4,6 +4,7 @@
 
 use super::compare::Row;
 use super::document::{Difference, Effect};
+use super::rank;
 use crate::finding::{LedgerState, Report};
 use crate::syscalls::{FileRow, Profile};
 use crate::text::units::{duration, share};
@@ -235,6 +236,8 @@ pub(super) fn explain(
             if explains != Some(0.0) {
                 it.supported_by.extend(supporting(&files, it));
             }
+            // What can explain little of it matters less here than elsewhere, and is told after what explains more.
+            it.severity = rank::severity(it.importance().clamp(0.0, 100.0) as u8);
             match explains {
                 Some(part) if part < MIN_SHARE => cannot += 1,
                 Some(_) => could += 1,

@@ -6,8 +6,8 @@ use super::chart;
 use super::page::{Colour, Page};
 use super::table::{Column, Table};
 use super::words::finding as words;
-use crate::finding::{Evidence, FileTable, Finding, Fix, SizeClass};
-use crate::text::escape::{command, label, sentence};
+use crate::finding::{Chart, Evidence, FileTable, Finding, Fix, SizeClass};
+use crate::text::escape::{command, identifier, label, sentence};
 use crate::text::units::{counted, share, value};
 
 /// How much of a finding is shown.
@@ -19,6 +19,15 @@ pub(super) enum Detail {
     Evidence,
     /// Also every cause, and the cgroup of every container.
     All,
+}
+
+/// What is on the page already: it is not shown again.
+#[derive(Default)]
+pub(super) struct Shown<'a> {
+    fixes: Vec<&'a Fix>,
+    files: Vec<&'a FileTable>,
+    charts: Vec<&'a Chart>,
+    evidence: Vec<&'a Evidence>,
 }
 
 /// Width of the labels `victim`, `behind`, `confidence`.
@@ -40,10 +49,10 @@ pub(super) fn write<'a>(
     page: &mut Page,
     finding: &'a Finding,
     detail: Detail,
-    advised: &mut Vec<&'a Fix>,
+    shown: &mut Shown<'a>,
 ) {
     claim(page, finding);
-    details(page, finding, detail, advised);
+    details(page, finding, detail, shown);
 }
 
 /// Writes the sentence of a finding.
@@ -59,34 +68,43 @@ pub(super) fn heading(page: &mut Page, finding: &Finding) {
     page.paragraph(0, 2, Colour::Severity(finding.severity), &name);
 }
 
-/// Writes the details of a finding. `advised` collects the remedies that are on the page already.
+/// Writes the details of a finding, without what is in `shown`, which collects it.
 pub(super) fn details<'a>(
     page: &mut Page,
     finding: &'a Finding,
     detail: Detail,
-    advised: &mut Vec<&'a Fix>,
+    shown: &mut Shown<'a>,
 ) {
     facts(page, finding, detail);
     if let Some(table) = &finding.files {
-        files(page, table, detail);
+        if shown.files.contains(&table) {
+            let text = format!("{}: as above", sentence(&table.of));
+            page.paragraph(2, 2, Colour::Aside, &text);
+        } else {
+            files(page, table, detail);
+            shown.files.push(table);
+        }
     }
-    if let Some(of) = finding.chart.as_ref().filter(|_| detail >= Detail::Evidence) {
+    if let Some(of) = finding.chart.as_ref().filter(|_| detail >= Detail::Evidence)
+        && !shown.charts.contains(&of)
+    {
         chart::write(page, of);
+        shown.charts.push(of);
     }
     if detail >= Detail::Evidence {
         sizes(page, &finding.sizes);
-        evidence(page, &finding.evidence);
+        evidence(page, &finding.evidence, &mut shown.evidence);
         if !finding.fix.is_empty() || finding.confirm.is_some() {
             page.gap();
         }
     }
     for fix in &finding.fix {
-        if fix.command.is_some() && advised.contains(&fix) {
+        if fix.command.is_some() && shown.fixes.contains(&fix) {
             let action = format!("{} (as above)", sentence(&fix.action));
             page.labelled(2, (Colour::Advice, "fix: "), 5, Colour::Plain, &action);
             continue;
         }
-        advised.push(fix);
+        shown.fixes.push(fix);
         page.labelled(2, (Colour::Advice, "fix: "), 5, Colour::Plain, &sentence(&fix.action));
         if let Some(text) = &fix.command {
             page.line(7, Colour::Plain, &command(text));
@@ -176,10 +194,16 @@ fn files(page: &mut Page, files: &FileTable, detail: Detail) {
     let name_columns = page.columns().saturating_sub(44).max(16);
     let mut table = Table::new(&[Left(name_columns), Right, Right, Right, Right, Right, Left(0)]);
     table.heading([sentence(&files.of).as_str(), "files", "IOs", "", "bytes", "", ""]);
-    for row in files.rows.iter().take(shown) {
-        table.row(words::file(row, name_columns));
+    let rows = &files.rows[..shown.min(files.rows.len())];
+    let folder = words::common_folder(rows);
+    for row in rows {
+        table.row(words::file(row, folder, name_columns));
     }
     page.gap();
+    if !folder.is_empty() {
+        let text = format!("below {}:", identifier(folder, 3 * name_columns));
+        page.paragraph(2, 2, Colour::Plain, &text);
+    }
     table.write(page, 2);
     let more = files.rows.len().saturating_sub(shown);
     if more > 0 {
@@ -192,16 +216,23 @@ fn files(page: &mut Page, files: &FileTable, detail: Detail) {
 }
 
 /// The evidence for the claim, grouped by source and part of the window.
-fn evidence(page: &mut Page, evidence: &[Evidence]) {
+fn evidence<'a>(page: &mut Page, evidence: &'a [Evidence], shown: &mut Vec<&'a Evidence>) {
     let name_columns = page.columns() * 2 / 5;
     let mut table =
         Table::new(&[Column::Left(name_columns), Column::Right, Column::Left(usize::MAX)]);
     for (origin, items) in words::evidence(evidence) {
         table.caption(&origin);
-        for item in items {
+        let (again, new): (Vec<_>, Vec<_>) =
+            items.into_iter().partition(|item| shown.contains(item));
+        for item in new {
+            shown.push(item);
             let note = item.note.as_deref().map(sentence).unwrap_or_default();
             let name = label(&item.name, 2 * name_columns);
             table.row([name, value(item.value, item.unit), note]);
+        }
+        if !again.is_empty() {
+            let names: Vec<_> = again.iter().map(|it| label(&it.name, 2 * name_columns)).collect();
+            table.row(["as above".into(), String::new(), names.join(", ")]);
         }
     }
     if !evidence.is_empty() {

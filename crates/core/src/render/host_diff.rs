@@ -9,7 +9,7 @@ use super::table::{Column, Table};
 use super::words::finding::severity;
 use crate::finding::{Area, Severity, Unit};
 use crate::host_diff::document::{Change, Difference, HostDiff, TakesEffect, ValueOnHosts};
-use crate::host_diff::{AfterTest, Plan};
+use crate::host_diff::{AfterTest, Plan, Step};
 use crate::text::escape::{command, identifier, label, sentence};
 use crate::text::units::{count, counted, duration, share};
 
@@ -21,6 +21,8 @@ const UNLIKELY: f64 = 0.05;
 const ROWS: usize = 20;
 /// Maximum number of hosts that are named before the rest is counted.
 const HOSTS: usize = 6;
+/// Number of quick tests from which on a plan is told to save them.
+const SAVED_MIN: f64 = 0.1;
 /// Columns for the letters of hosts.
 const HOST_COLUMNS: usize = 20;
 
@@ -60,7 +62,11 @@ pub fn host_diff(diff: &HostDiff, style: TextStyle) -> String {
     let (low, info): (Vec<&Difference>, Vec<&Difference>) =
         more.into_iter().partition(|it| it.severity > Severity::Info);
     let rows = if style.verbosity > 1 { usize::MAX } else { ROWS };
-    table(&mut page, "less important, or less is known of them", &low, rows);
+    let title = match detailed {
+        0 => "differences",
+        _ => "less important, or less is known of them",
+    };
+    table(&mut page, title, &low, rows);
     match style.verbosity {
         0 | 1 if !info.is_empty() => {
             let n = counted(info.len() as u64, "difference that is", "differences that are");
@@ -154,7 +160,7 @@ fn hosts(page: &mut Page, diff: &HostDiff, verbosity: u8) {
 
 /// The findings of the rules. Of findings about drift only the claim, because the differences follow in detail.
 fn findings(page: &mut Page, diff: &HostDiff, verbosity: u8) {
-    let mut advised = Vec::new();
+    let mut shown = finding::Shown::default();
     for it in &diff.findings {
         if it.severity == Severity::Info && verbosity < 2 {
             continue;
@@ -170,7 +176,7 @@ fn findings(page: &mut Page, diff: &HostDiff, verbosity: u8) {
             }
             continue;
         }
-        finding::write(page, it, finding::Detail::Evidence, &mut advised);
+        finding::write(page, it, finding::Detail::Evidence, &mut shown);
     }
     if verbosity > 1 {
         let quiet = diff.ruled_out.iter().map(|it| (&it.code, &it.name, sentence(&it.closest)));
@@ -228,7 +234,8 @@ fn differences(page: &mut Page, block: &[&Difference]) {
             let value = it.values.get(test.value as usize).map_or("", |held| held.shown.as_str());
             line("separates ", &format!("`{}`: {}", value.replace('`', "'"), test.words()));
         }
-        if let Some(part) = it.explains {
+        // Of all of it at most, nothing is said.
+        if let Some(part) = it.explains.filter(|part| *part < 0.995) {
             line("explains ", &format!("{} of the extra time at most", share(part)));
         }
         for support in &it.supported_by {
@@ -283,15 +290,31 @@ fn change(page: &mut Page, it: &Change) {
 /// Writes the plan of tests.
 fn plan(page: &mut Page, plan: &Plan, verbosity: u8) {
     page.gap();
-    let title = format!(
-        "how to find out which one it is, on {}: at the cost of {:.1} quick tests on average (one by one: {:.1})",
-        plan.on, plan.expected_cost, plan.one_by_one_cost
-    );
-    page.paragraph(0, 2, Colour::Heading, &title);
-    page.paragraph(2, 0, Colour::Plain, &sentence(&plan.how));
-    for step in plan.steps.iter().take(if verbosity == 0 { 1 } else { usize::MAX }) {
+    let names_of = |step: &Step| {
         let names: Vec<String> =
             step.groups.iter().map(|group| identifier(&group.name, 60)).collect();
+        names.join(" and ")
+    };
+    if let (0, Some(first)) = (verbosity, plan.steps.first()) {
+        let tests = counted(plan.steps.len() as u64, "test", "tests");
+        let title = format!(
+            "to find out which one it is, on {}: {tests}, first {} (how: without -q)",
+            plan.on,
+            names_of(first)
+        );
+        page.paragraph(0, 2, Colour::Heading, &title);
+        return;
+    }
+    let mut title = format!(
+        "how to find out which one it is, on {}: {:.1} quick tests on average",
+        plan.on, plan.expected_cost
+    );
+    if plan.one_by_one_cost - plan.expected_cost >= SAVED_MIN {
+        title += &format!(" (one by one: {:.1})", plan.one_by_one_cost);
+    }
+    page.paragraph(0, 2, Colour::Heading, &title);
+    page.paragraph(2, 0, Colour::Plain, &sentence(&plan.how));
+    for step in &plan.steps {
         let takes = match step.reach {
             TakesEffect::Now => "",
             TakesEffect::Boot => " (boot)",
@@ -299,7 +322,7 @@ fn plan(page: &mut Page, plan: &Plan, verbosity: u8) {
         };
         let text = format!(
             "{}{takes}; faster: {}, not: {}",
-            names.join(" and "),
+            names_of(step),
             next(&step.if_faster),
             next(&step.if_not)
         );

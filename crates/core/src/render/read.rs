@@ -178,10 +178,10 @@ fn rules(page: &mut Page, document: &Document, style: TextStyle) {
         1 => Detail::Evidence,
         _ => Detail::All,
     };
-    let mut advised = Vec::new();
+    let mut shown = finding::Shown::default();
     for found in &judged.findings {
         page.gap();
-        finding::write(page, found, detail, &mut advised);
+        finding::write(page, found, detail, &mut shown);
     }
     for quiet in judged.ruled_out.iter().filter(|_| style.verbosity > 0) {
         let tag = format!("{} {}: ", quiet.code, quiet.name);

@@ -37,7 +37,7 @@ pub fn syscalls_text(profile: &Profile, style: TextStyle) -> String {
         calls(&mut page, profile, rows(CALLS));
         files(&mut page, profile, rows(FILES));
     }
-    let mut advised = Vec::new();
+    let mut shown = finding::Shown::default();
     for found in &profile.findings {
         page.gap();
         let detail = match style.verbosity {
@@ -45,7 +45,7 @@ pub fn syscalls_text(profile: &Profile, style: TextStyle) -> String {
             1 => Detail::Evidence,
             _ => Detail::All,
         };
-        finding::write(&mut page, found, detail, &mut advised);
+        finding::write(&mut page, found, detail, &mut shown);
     }
     if !profile.notes.is_empty() && style.verbosity > 0 {
         page.gap();

@@ -12,7 +12,7 @@ use super::page::{Colour, Page};
 use super::table::{Column, Table};
 use super::words::portion;
 use super::words::report as words;
-use crate::finding::{Area, Finding, Ledger, Report, Severity};
+use crate::finding::{Finding, Ledger, Report, Severity};
 use crate::text::escape::{label, sentence};
 use crate::text::units::{counted, share};
 
@@ -29,7 +29,7 @@ const LEDGERS: usize = 3;
 #[must_use]
 pub fn text(report: &Report, style: TextStyle) -> String {
     let mut page = Page::new(style);
-    let own_losses_first = report.findings.iter().any(is_bad_observation);
+    let own_losses_first = report.findings.iter().any(words::is_bad_observation);
     headline(&mut page, report);
     if own_losses_first {
         observer(&mut page, report, style.verbosity);
@@ -57,13 +57,8 @@ pub fn text(report: &Report, style: TextStyle) -> String {
     page.into_text()
 }
 
-/// Whether a finding says that the observation itself was bad: then the reader must know before anything else.
-pub(super) fn is_bad_observation(finding: &Finding) -> bool {
-    finding.area == Area::Observer && finding.severity > Severity::Info
-}
-
 fn findings(page: &mut Page, findings: &[Finding], verbosity: u8) {
-    let mut advised = Vec::new();
+    let mut shown = finding::Shown::default();
     let mut without_evidence = 0;
     for (i, item) in findings.iter().enumerate() {
         let detail = match verbosity {
@@ -80,7 +75,7 @@ fn findings(page: &mut Page, findings: &[Finding], verbosity: u8) {
         }
         page.gap();
         finding::heading(page, item);
-        finding::details(page, item, detail, &mut advised);
+        finding::details(page, item, detail, &mut shown);
     }
     if verbosity == 1 && without_evidence > 0 {
         let of = counted(without_evidence, "more finding", "more findings");
@@ -115,8 +110,8 @@ fn ledgers(page: &mut Page, ledgers: &[Ledger], verbosity: u8) {
         } else {
             parts(page, ledger);
         }
-        if let Some(excess) = words::excess(ledger) {
-            page.paragraph(2, 2, Colour::Plain, &excess);
+        for remark in words::remarks(ledger) {
+            page.paragraph(2, 2, Colour::Plain, &remark);
         }
     }
     let more = ledgers.len().saturating_sub(shown);
@@ -170,8 +165,12 @@ fn checks(page: &mut Page, report: &Report, verbosity: u8) {
         page.gap();
         page.line(0, Colour::Heading, title);
         let mut table = Table::new(&[Column::Left(30), Column::Left(usize::MAX)]);
-        for check in items {
-            table.row([check.label(60), check.about]);
+        let rows: Vec<(String, String)> = match title {
+            words::UNCHECKED if verbosity == 1 => words::folded(&report.not_checked),
+            _ => items.into_iter().map(|check| (check.label(60), check.about)).collect(),
+        };
+        for (name, about) in rows {
+            table.row([name, about]);
         }
         table.write(page, 2);
     }
@@ -183,7 +182,7 @@ fn observer(page: &mut Page, report: &Report, verbosity: u8) {
     let mut bad: Vec<String> = report
         .findings
         .iter()
-        .filter(|it| is_bad_observation(it))
+        .filter(|it| words::is_bad_observation(it))
         .map(|it| label(&it.code, 12))
         .collect();
     bad.dedup();

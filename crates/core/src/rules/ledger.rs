@@ -34,13 +34,14 @@ pub(super) fn of(view: &View, groups: &Groups<'_>, at: usize) -> Option<Ledger> 
         tails.extend(sched::tails::all(view, groups, at));
         tails.extend(beside_others::tail_at(view, groups, at));
     }
-    Some(Ledger { victim: group_entity(view, group), wall_ns, threads, parts, excess_ns, tails })
+    let victim = group_entity(view, group);
+    Some(Ledger { victim, wall_ns, threads, parts, excess_ns, unseen_ns: 0, tails })
 }
 
 /// The ledger of the host: the time in which its threads wanted to run. `None` if none was seen.
 pub(super) fn of_host(view: &View) -> Option<Ledger> {
     let (mut on_cpu_ns, mut queued_ns, mut throttled_ns, mut delay_ns) = (0, 0, 0, 0);
-    let mut threads = 0u32;
+    let (mut threads, mut unseen_ns) = (0u32, 0);
     for process in view.processes().values() {
         match (process.usage(), &process.delay) {
             (Some(usage), _) => {
@@ -48,6 +49,9 @@ pub(super) fn of_host(view: &View) -> Option<Ledger> {
                 queued_ns += usage.states.queued_ns;
                 throttled_ns += usage.states.throttled_ns;
                 threads = threads.saturating_add(usage.threads_max);
+                if usage.is_much_unattributed() {
+                    unseen_ns += usage.unattributed_ns();
+                }
             }
             (None, Some(delay)) => {
                 on_cpu_ns += delay.on_cpu_ns;
@@ -68,7 +72,16 @@ pub(super) fn of_host(view: &View) -> Option<Ledger> {
     let parts: Vec<_> = parts.into_iter().map(|(state, ns)| LedgerPart { state, ns }).collect();
     let wall_ns = parts.iter().map(|part| part.ns).sum();
     let victim = Entity::new(EntityKind::Host);
-    (wall_ns > 0).then_some(Ledger { victim, wall_ns, threads, parts, excess_ns: 0, tails: vec![] })
+    let tails = vec![];
+    (wall_ns > 0).then_some(Ledger {
+        victim,
+        wall_ns,
+        threads,
+        parts,
+        excess_ns: 0,
+        unseen_ns,
+        tails,
+    })
 }
 
 /// Whether a group lost enough time to get a ledger in the report on a whole host.

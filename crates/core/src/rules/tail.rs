@@ -140,13 +140,14 @@ pub(super) fn came_at_once(waiting: &Series) -> bool {
 /// Evidence line: the 99th percentile with the waits, and how it was estimated.
 pub(super) fn line(view: &View, tail: &Tail, label: &str) -> Evidence {
     let (what, without) = match tail.of {
-        TailOf::RunQueue => ("turns on a CPU waits", "the mean length of a turn"),
-        TailOf::Throttled => ("turns on a CPU is stopped", "the mean length of a turn"),
-        TailOf::BlockIo => ("requests waits", "the same without the part beside others"),
+        TailOf::RunQueue => (["turn on a CPU", "waits"], "the mean length of a turn"),
+        TailOf::Throttled => (["turn on a CPU", "is stopped"], "the mean length of a turn"),
+        TailOf::BlockIo => (["request", "waits"], "the same without the part beside others"),
     };
+    let [event, happens] = what;
     let note = format!(
-        "{} of {} {what} {} on average; {} without that: {without}",
-        one_in(tail),
+        "{} ({} seen) {happens} {} on average; {} without that: {without}",
+        one_in(tail, event),
         units::count(tail.events as f64),
         units::duration(tail.late_ns as f64),
         units::duration(tail.own_ns as f64)
@@ -154,10 +155,15 @@ pub(super) fn line(view: &View, tail: &Tail, label: &str) -> Evidence {
     evidence(view, "99th percentile", tail.p99_ns as f64, Unit::Ns, label, note)
 }
 
-/// `one in 40`.
-pub(super) fn one_in(tail: &Tail) -> String {
+/// `one in 40 turns`, or `nearly every turn`.
+pub(super) fn one_in(tail: &Tail, event: &str) -> String {
     let every = (tail.events as f64 / tail.late.max(1) as f64).round().max(1.0);
-    format!("one in {}", units::count(every))
+    if every < 2.0 {
+        return format!("nearly every {event}");
+    }
+    let (what, rest) =
+        event.split_once(' ').map_or((event, ""), |(what, _)| (what, &event[what.len()..]));
+    format!("one in {} {what}s{rest}", units::count(every))
 }
 
 /// `its 99th percentile is 5.1 ms instead of 1.0 ms`.
@@ -186,7 +192,8 @@ mod tests {
         let tail = of(&[(1560, 0), (40, 4 * MS + 100 * US)], MS, 0).unwrap();
         assert_eq!((tail.events, tail.late), (1600, 40));
         assert_eq!((tail.own_ns, tail.p99_ns), (MS, 5 * MS + 100 * US));
-        assert_eq!(one_in(&tail), "one in 40");
+        assert_eq!(one_in(&tail, "turn on a CPU"), "one in 40 turns on a CPU");
+        assert_eq!(one_in(&Tail { late: 1500, ..tail }, "turn"), "nearly every turn");
     }
 
     #[test]

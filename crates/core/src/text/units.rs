@@ -56,7 +56,6 @@ const BYTES: &[UnitStep] = &[
 const COUNT: &[UnitStep] = &[(1.0, 1e6, ""), (1e6, 1000.0, "M"), (1e9, f64::INFINITY, "G")];
 
 const PERCENT: &[UnitStep] = &[(1.0, f64::INFINITY, "%")];
-const CPUS: &[UnitStep] = &[(1.0, f64::INFINITY, "CPUs")];
 /// Settings are shown in the unit in which they are set.
 const SETTING_US: &[UnitStep] = &[(1.0, f64::INFINITY, "us")];
 
@@ -107,7 +106,7 @@ pub fn counted(n: u64, singular: &str, plural: &str) -> String {
     format!("{} {}", count(n as f64), if n == 1 { singular } else { plural })
 }
 
-/// A CPU limit, rounded to two decimals: `4 CPUs`, `0.25 CPUs`, `1 CPU`.
+/// A number of CPUs, a limit as what is used of it, rounded to two decimals: `4 CPUs`, `0.25 CPUs`, `1 CPU`.
 #[must_use]
 pub fn cpus(cpus: f64) -> String {
     if !cpus.is_finite() {
@@ -130,7 +129,7 @@ pub fn value(value: f64, unit: Unit) -> String {
         Unit::Count => count(value),
         Unit::PerS => format!("{}/s", count(value)),
         Unit::Bytes => bytes(value),
-        Unit::Cpus => scaled(value, CPUS),
+        Unit::Cpus => cpus(value),
         Unit::Text => String::new(),
     }
 }
@@ -144,8 +143,8 @@ fn scaled(value: f64, steps: &[UnitStep]) -> String {
     }
     for (i, &(size, limit, name)) in steps.iter().enumerate() {
         let number = value / size;
-        // A whole number of the smallest unit is exact: `5 ns`. For shares and CPUs it is a coincidence: `5.0 %`.
-        let exact = i == 0 && number.fract() == 0.0 && steps != PERCENT && steps != CPUS;
+        // A whole number of the smallest unit is exact: `5 ns`. For shares it is a coincidence: `5.0 %`.
+        let exact = i == 0 && number.fract() == 0.0 && steps != PERCENT;
         let whole = number == 0.0 || number >= 9.95 || exact;
         let rounded = if whole { number.round() } else { (number * 10.0).round() / 10.0 };
         // A number that rounds up to the next unit is shown in that unit: 999.6 us is `1.0 ms`.
@@ -225,7 +224,8 @@ mod tests {
         assert_eq!(counted(16, "process", "processes"), "16 processes");
         assert_eq!(value(50_000.0, Unit::Us), "50 000 us");
         assert_eq!(value(212e6, Unit::NsPerS), "212 ms/s");
-        assert_eq!(value(3.94, Unit::Cpus), "3.9 CPUs");
+        assert_eq!(value(3.94, Unit::Cpus), "3.94 CPUs");
+        assert_eq!(value(0.18, Unit::Cpus), cpus(0.18), "a limit and what is used of it");
         assert_eq!(value(0.0, Unit::Text), "");
         for (limit, text) in [
             (4.0, "4 CPUs"),

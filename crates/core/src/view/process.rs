@@ -90,6 +90,18 @@ impl Usage {
         self.states.on_cpu_ns + self.states.queued_ns + self.states.throttled_ns
     }
 
+    /// Time of its threads whose state is not known, which may be time on a CPU.
+    #[must_use]
+    pub fn unattributed_ns(&self) -> u64 {
+        self.wall_ns.saturating_sub(self.states.total_ns())
+    }
+
+    /// Whether so much is unattributed that a share of [`Self::wanted_ns`] may be far too large: more than a tenth of it.
+    #[must_use]
+    pub fn is_much_unattributed(&self) -> bool {
+        self.unattributed_ns() > self.wanted_ns() / 10
+    }
+
     /// Time queued behind other threads: `queued_ns` without wake-up latency.
     #[must_use]
     pub fn contended_ns(&self) -> u64 {

@@ -71,7 +71,7 @@ fn causes(to: &mut Markup, finding: &Finding) {
 fn files(to: &mut Markup, files: &FileTable) {
     let mut rows = Vec::new();
     for row in &files.rows {
-        let [name, number, ios, ios_share, bytes, bytes_share] = words::file(row, NAME_COLUMNS);
+        let [name, number, ios, ios_share, bytes, bytes_share] = words::file(row, "", NAME_COLUMNS);
         rows.push(vec![
             Cell::Number(ios),
             Cell::Number(ios_share),

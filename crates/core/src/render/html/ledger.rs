@@ -96,7 +96,7 @@ fn write(to: &mut Markup, ledger: &Ledger) {
         if words::waits_for_memory(ledger) {
             to.tag("p", &class("aside"), words::MEMORY);
         }
-        if let Some(excess) = words::excess(ledger) {
+        for excess in words::remarks(ledger) {
             to.tag("p", &none(), &excess);
         }
     });

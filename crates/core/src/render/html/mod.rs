@@ -257,7 +257,7 @@ fn answers(to: &mut Markup, report: &Report) {
 
 fn body(to: &mut Markup, report: &Report, plots: Option<&Plots>) {
     // As in the text: who lost too much says so before anything else.
-    let own_losses_first = report.findings.iter().any(super::text::is_bad_observation);
+    let own_losses_first = report.findings.iter().any(words::is_bad_observation);
     if own_losses_first {
         observer(to, report);
     }

@@ -66,8 +66,8 @@ pub(in super::super) fn sampled(latency: &[IoLatency]) -> Option<String> {
     let sampled = latency.iter().map(|op| op.sampled_one_in).max().unwrap_or(1);
     (sampled > 1).then(|| {
         format!(
-            "(of the requests that were looked at only, at the busiest one in {sampled}; IOs and bytes in the other tables \
-             are scaled up to all)"
+            "(of the requests that were looked at: while it was busiest, 1 in {sampled}; IOs and bytes in the other tables are \
+             scaled up to all)"
         )
     })
 }

@@ -4,8 +4,8 @@
 use super::super::names;
 use super::portion;
 use crate::finding::{
-    Cause, Cost, Entity, EntityKind, Evidence, FileShare, Finding, LongestWait, LossBasis, Promise,
-    Severity, SizeClass, WaitPart,
+    Area, Cause, Cost, Entity, EntityKind, Evidence, FileShare, Finding, LongestWait, LossBasis,
+    Promise, Severity, SizeClass, WaitPart,
 };
 use crate::text::escape::{identifier, label, sentence};
 use crate::text::units::{bytes, count, duration, share};
@@ -41,7 +41,7 @@ pub(in super::super) fn facts(finding: &Finding, full: bool) -> Vec<(&'static st
     let loses = finding.cost.lost_ns_per_s > 0;
     let facts = [
         ("victim", (!nobody).then(|| described(&finding.victim, full))),
-        ("loses", loses.then(|| loss(&finding.cost))),
+        ("loses", loses.then(|| loss(&finding.cost, finding.area))),
         ("waits", waits(&finding.cost)),
         ("longest", finding.longest.as_ref().map(|wait| longest(wait, finding))),
     ];
@@ -57,19 +57,33 @@ fn described(entity: &Entity, full: bool) -> String {
         text = format!("{text} in {place}");
     }
     match &entity.note {
+        // CPUs that the note names, and who the note says is not known.
+        Some(note) if entity.kind == EntityKind::Cpu && entity.cpu.is_none() => sentence(note),
+        Some(note) if entity.kind == EntityKind::Unknown => sentence(note),
         Some(note) => format!("{text}: {}", sentence(note)),
         None => text,
     }
 }
 
-fn loss(cost: &Cost) -> String {
+/// What the victim loses, and the share of what: a loss at the disk is a share of a longer time than one of a CPU.
+fn loss(cost: &Cost, area: Area) -> String {
+    let of = match area {
+        Area::Block => "in which it wanted a CPU or the disk",
+        Area::Memory => "in which it wanted a CPU or memory",
+        Area::Syscalls => "in which it wanted a CPU or was in these calls",
+        Area::Sched | Area::Cpu | Area::Host | Area::Observer => "in which it wanted to run",
+    };
     let lost = duration(cost.lost_ns_per_s as f64);
     let every = if cost.lost_ns_per_s > 1_000_000_000 {
         format!("{lost} in every second, over all its threads")
     } else {
         format!("{lost} of every second")
     };
-    format!("{every}: {} of the time in which it wanted to run", share(cost.share))
+    let part = match cost.share_at_most {
+        Some(most) => format!("between {} and {}", share(cost.share), share(most)),
+        None => share(cost.share),
+    };
+    format!("{every}: {part} of the time {of}")
 }
 
 fn waits(cost: &Cost) -> Option<String> {
@@ -199,11 +213,29 @@ fn range(class: &SizeClass) -> String {
     }
 }
 
-/// The cells of a row of the table of files: name, files, IOs, their share, bytes, their share. The name is about
-/// `columns` wide at most.
-pub(in super::super) fn file(row: &FileShare, columns: usize) -> [String; 6] {
+/// Minimum length of a folder that paths of a table have in common and that is shown once.
+const MIN_FOLDER: usize = 12;
+
+/// The folder that all paths of these rows are below, with its final slash; empty if there is only one path, or if the
+/// folder is too short for a line of its own.
+pub(in super::super) fn common_folder(rows: &[FileShare]) -> &str {
+    let mut paths = rows.iter().filter(|row| row.is_path).map(|row| &*row.name);
+    let Some(first) = paths.next() else { return "" };
+    let (mut common, mut others) = (first, 0);
+    for path in paths {
+        let same = common.bytes().zip(path.bytes()).take_while(|(a, b)| a == b).count();
+        let end = common.as_bytes()[..same].iter().rposition(|&b| b == b'/').map_or(0, |at| at + 1);
+        common = &common[..end];
+        others += 1;
+    }
+    if others > 0 && common.len() >= MIN_FOLDER { common } else { "" }
+}
+
+/// The cells of a row of the table of files: name below `folder`, files, IOs, their share, bytes, their share. The name
+/// is about `columns` wide at most.
+pub(in super::super) fn file(row: &FileShare, folder: &str, columns: usize) -> [String; 6] {
     let name = match row.is_path {
-        true => identifier(&row.name, 3 * columns),
+        true => identifier(row.name.strip_prefix(folder).unwrap_or(&row.name), 3 * columns),
         false => sentence(&row.name),
     };
     [

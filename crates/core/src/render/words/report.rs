@@ -4,7 +4,10 @@
 
 use super::super::names;
 use super::finding::severity;
-use crate::finding::{EntityKind, Ledger, LedgerState, Observer, Report, Severity, SourceCoverage};
+use crate::finding::{
+    Area, EntityKind, Finding, Ledger, LedgerState, NotChecked, Observer, Report, Severity,
+    SourceCoverage,
+};
 use crate::recording::{ObserverTick, Source};
 use crate::text::escape::{label, sentence};
 use crate::text::units::{self, bytes, counted, duration};
@@ -32,6 +35,11 @@ pub(in super::super) fn about(report: &Report) -> String {
         host.cgroup,
         report.tool.version
     ))
+}
+
+/// Whether a finding says that the observation itself was bad: then the reader must know before anything else.
+pub(in super::super) fn is_bad_observation(finding: &Finding) -> bool {
+    finding.area == Area::Observer && finding.severity > Severity::Info
 }
 
 /// The verdict in a few words, including checks that were not possible: omitting them would imply that they passed.
@@ -80,14 +88,21 @@ pub(in super::super) fn ledger(ledger: &Ledger) -> String {
     }
 }
 
-/// What a ledger holds too much, if anything.
-pub(in super::super) fn excess(ledger: &Ledger) -> Option<String> {
-    (ledger.excess_ns > 0).then(|| {
+/// What a ledger lacks or holds too much, if anything.
+pub(in super::super) fn remarks(ledger: &Ledger) -> Vec<String> {
+    let unseen = (ledger.unseen_ns > 0).then(|| {
+        format!(
+            "not in it: {} of threads of which it is not known what they did; a part of that may be time on a CPU",
+            duration(ledger.unseen_ns as f64)
+        )
+    });
+    let excess = (ledger.excess_ns > 0).then(|| {
         format!(
             "{} of this was counted twice by the observer: its threads did not exist for so long",
             duration(ledger.excess_ns as f64)
         )
-    })
+    });
+    unseen.into_iter().chain(excess).collect()
 }
 
 pub(in super::super) fn state(state: LedgerState) -> &'static str {
@@ -131,7 +146,49 @@ pub(in super::super) fn checks(report: &Report) -> [(&'static str, Vec<Check<'_>
         let missing: Vec<String> = it.missing.iter().map(|reason| sentence(reason)).collect();
         Check { code: &it.code, name: &it.name, about: missing.join("; ") }
     });
-    [("ruled out", ruled_out.collect()), ("could not check", not_checked.collect())]
+    [("ruled out", ruled_out.collect()), (UNCHECKED, not_checked.collect())]
+}
+
+/// Title of the rules that could not be checked.
+pub(in super::super) const UNCHECKED: &str = "could not check";
+
+/// Rules that could not be checked, with the reason of each, once for all that have the same: those by their codes.
+pub(in super::super) fn folded(not_checked: &[NotChecked]) -> Vec<(String, String)> {
+    let mut groups: Vec<(String, Vec<&NotChecked>)> = Vec::new();
+    for item in not_checked {
+        let why = reason(item);
+        match groups.iter_mut().find(|(other, _)| *other == why) {
+            Some((_, items)) => items.push(item),
+            None => groups.push((why, vec![item])),
+        }
+    }
+    let whole = |item: &NotChecked| {
+        item.missing.iter().map(|it| sentence(it)).collect::<Vec<_>>().join("; ")
+    };
+    let row = |(why, items): (String, Vec<&NotChecked>)| match items.as_slice() {
+        [only] => (label(&format!("{} {}", only.code, only.name), 60), whole(only)),
+        [first, rest @ ..] => {
+            let codes: Vec<String> = items.iter().map(|it| label(&it.code, 12)).collect();
+            let same = rest.iter().all(|it| it.missing == first.missing);
+            (codes.join(", "), if same { whole(first) } else { sentence(&why) })
+        }
+        [] => (String::new(), String::new()),
+    };
+    groups.into_iter().map(row).collect()
+}
+
+/// Why a rule could not be checked, without the names of its sources if the reason is the same for all of them.
+fn reason(item: &NotChecked) -> String {
+    let of_source = |text: &String| {
+        let (source, why) = text.split_once(": ")?;
+        Source::ALL.iter().any(|it| it.label() == source).then(|| why.to_owned())
+    };
+    let mut reasons: Vec<Option<String>> = item.missing.iter().map(of_source).collect();
+    reasons.dedup();
+    match reasons.as_slice() {
+        [Some(why)] => why.clone(),
+        _ => item.missing.join("; "),
+    }
 }
 
 /// The cost of observing for `seconds`.

@@ -185,8 +185,8 @@ fn title(
     );
     if let Some(tail) = tail.as_ref().filter(|_| leads) {
         return format!(
-            "{} requests of {name} to {of} takes {}, {beside}: {}",
-            tail::one_in(tail),
+            "{} of {name} to {of} takes {}, {beside}: {}",
+            tail::one_in(tail, "request"),
             units::duration(tail.late_ns as f64),
             tail::words(tail, "their")
         );

@@ -113,7 +113,7 @@ fn quiet(view: &View, nearest: Option<&StalledVictim<'_>>) -> Verdict {
         return Verdict::NoData { missing: vec![missing] };
     }
     let closest = format!(
-        "{} of {} of {name} touch one of {of} (p {}), the longest {}",
+        "{} of {} of {name} fall into one of {of}; chance alone would do that with probability {}; the longest stall took {}",
         found.inside,
         units::counted(found.episodes, "stall", "stalls"),
         chance(found.p),
@@ -176,7 +176,7 @@ fn commit_lines(view: &View, device: DevId, compared: &Compared<'_>) -> Vec<Evid
     let found = &compared.commits;
     let label = Source::Writeback.label();
     let note = format!(
-        "of {} touch a commit; commits take {} of the time, so chance alone would do that with p {}",
+        "of {} fall into commits, which take {} of the time: chance alone would do that with probability {}",
         clocks::counted(found),
         units::share(found.cover),
         chance(found.p)
@@ -208,7 +208,7 @@ fn commit_lines(view: &View, device: DevId, compared: &Compared<'_>) -> Vec<Evid
     lines.push(evidence(view, "commits", commits.len() as f64, Unit::Count, label, note));
     let other = &compared.passes;
     let note = format!(
-        "{} of the stalls touch one, which chance alone would do with p {}",
+        "{} of the stalls fall into one, which chance alone would do with probability {}",
         other.inside,
         chance(other.p)
     );

@@ -5,14 +5,14 @@ use super::support::clocks::{self, Compared};
 use super::support::victims::{STALL_LIMITS, Victim, of_stalls};
 use super::support::{by_counters, chart, files, knobs, pass_lines, pass_remedies, saturation};
 use crate::finding::{Area, Cause, Entity, EntityKind, Finding, Question, Severity, Share};
-use crate::recording::{DevId, Source, Stall, StallKind};
+use crate::recording::{DevId, Source, StallKind};
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, group_name, ticked};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
 use crate::stats::{self, Rhythm, Span};
 use crate::text::units;
 use crate::view::View;
-use crate::view::block::stalls::{number, spans};
+use crate::view::block::stalls::spans;
 
 /// What bursts of the flusher stall: syncs and requests. Pauses of writers are BLK006.
 const KINDS: [StallKind; 2] = [StallKind::Sync, StallKind::Request];
@@ -116,7 +116,8 @@ fn unsure(view: &View, hits: &[StalledVictim<'_>]) -> Verdict {
         return Verdict::NoData { missing: vec![missing] };
     }
     let closest = format!(
-        "{} of {} of {name} touch a pass of the flusher (p {}), {} of every second in total",
+        "{} of {} of {name} fall into passes of the flusher; chance alone would do that with probability {}; they take {} of \
+         every second",
         found.inside,
         units::counted(found.episodes, "stall", "stalls"),
         clocks::chance(found.p),
@@ -169,7 +170,7 @@ fn finding(view: &View, groups: &crate::view::Groups<'_>, hit: &StalledVictim<'_
         },
         chart: chart::of(view, *device, marks(view, hit, &pass_spans)),
         files: table,
-        confirm: pass_remedies::experiment(view),
+        confirm: pass_remedies::look_again(view),
         ..RULE.finding(hit.severity.unwrap_or(Severity::Info), confidence.value())
     }
 }
@@ -187,25 +188,12 @@ fn marks<'a>(view: &View, hit: &StalledVictim<'_>, passes: &[Span]) -> Vec<chart
 }
 
 fn title(view: &View, hit: &StalledVictim<'_>, rhythm: &Rhythm) -> String {
-    // Counts only stalls of the main kind: a sync's own requests would be counted twice.
-    let kind = Victim::main_kind(&hit.compared.in_passes);
-    let of_kind = |stalls: &[&Stall]| {
-        let stalls: Vec<_> = stalls.iter().filter(|stall| stall.kind == kind).copied().collect();
-        number(&stalls)
-    };
-    let inside = of_kind(&hit.compared.in_passes);
-    let all = of_kind(&hit.victim.on_device(view, hit.device, &KINDS));
     let clock = match rhythm {
         Rhythm::Found { period_ns, .. } => format!(", every {}", pass_lines::seconds(*period_ns)),
         _ => String::new(),
     };
-    let all = if inside == all {
-        format!("all {}", units::counted(all, "stall", "stalls"))
-    } else {
-        format!("{inside} of {}", units::counted(all, "stall", "stalls"))
-    };
     format!(
-        "{} {} {}, up to {} at once, while the kernel's flusher writes to {}{clock} ({all} of 10 ms or more fall into its passes)",
+        "{} {} {}, up to {} at once, while the kernel's flusher writes to {}{clock}",
         group_name(hit.victim.group),
         words::verb(hit.victim.group, "stalls", "stall"),
         words::of_every_second(view.per_second(hit.compared.lost_in_passes_ns())),

@@ -11,15 +11,15 @@ use crate::view::{Usage, View};
 
 const MIN_SHARE: Limit = Limit {
     name: "min_share",
-    value: 0.001,
+    value: 0.01,
     unit: "of what there was to see",
-    why: "a thousandth changes no conclusion",
+    why: "less than a hundredth changes no conclusion: shares are told to a whole percent",
 };
 const MIN_EVENTS: Limit = Limit {
     name: "min_events",
-    value: 3.0,
+    value: 10.0,
     unit: "events of a kind of which it is known how many there were",
-    why: "one or two requests of an idle host are a large share of next to nothing",
+    why: "a few requests of an idle host are a large share of next to nothing",
 };
 const DANGER_SHARE: Limit = Limit {
     name: "danger_share",
@@ -160,8 +160,8 @@ mod tests {
     #[test]
     fn one_event_of_an_idle_host_is_no_share() {
         let is_few = |name, amount, share| Lost { name, amount, share }.is_few();
-        assert!(is_few("block_start_unseen", 2, Some(0.02)));
-        assert!(!is_few("block_start_unseen", 3, Some(0.03)));
+        assert!(is_few("block_start_unseen", 9, Some(0.09)));
+        assert!(!is_few("block_start_unseen", 10, Some(0.1)));
         assert!(!is_few("block_start_unseen", 1, None), "of what, is not known");
         assert!(!is_few("blame_table_full_ns", 2, Some(0.02)), "times are no events");
     }

@@ -155,7 +155,7 @@ impl<'g> Blame<'g> {
             (rest_ns, "many others, each with little"),
             (
                 self.migrated_ns,
-                "it was moved to another run queue, and it is not known behind whom it waited before",
+                "not known: it was moved to another run queue, and behind whom it waited before was not seen",
             ),
             (self.not_sampled_ns, "not looked up, to bound the cost of the probe"),
         ] {

@@ -34,8 +34,10 @@ pub(super) struct Loss {
     pub(super) ns: u64,
     /// The same per second of the window, in nanoseconds.
     pub(super) ns_per_s: u64,
-    /// Lost time as a share of the time in which it wanted to run, 0..1.
+    /// Lost time as a share of the time in which it wanted to run, 0..1: the least that is certain.
     pub(super) share: f64,
+    /// The most that this share can be, where much of the time in which it may have run was not seen.
+    pub(super) share_at_most: Option<f64>,
     /// Share of its threads' wall time in which it wanted to run, 0..1.
     pub(super) wanted_of_wall: f64,
 }
@@ -50,7 +52,32 @@ impl Loss {
             ns,
             ns_per_s: view.per_second(ns),
             share: ratio(ns, wanted_ns),
+            share_at_most: None,
             wanted_of_wall: ratio(wanted_ns, wall_ns),
+        }
+    }
+
+    /// The same of what the probe saw. Time that it could not attribute may be time on a CPU: then the share of the loss
+    /// is less than that of the time in which the victim was seen to want to run.
+    pub(super) fn of_usage(view: &View, ns: u64, usage: &Usage) -> Self {
+        let wanted_ns = usage.wanted_ns();
+        let seen = Self::new(view, ns, wanted_ns, usage.wall_ns);
+        if !usage.is_much_unattributed() {
+            return seen;
+        }
+        let most_ns = wanted_ns.saturating_add(usage.unattributed_ns());
+        let least = Self::new(view, ns, most_ns, usage.wall_ns);
+        Self { share: least.share, share_at_most: Some(seen.share), ..seen }
+    }
+
+    /// Its share of the time in which the victim wanted to run, as part of a sentence.
+    pub(super) fn of_wanted(&self) -> String {
+        let what = "of the time in which it wanted to run";
+        match self.share_at_most {
+            None => format!("{} {what}", units::share(self.share)),
+            Some(most) => {
+                format!("at most {} {what}: much of what it did is not known", units::share(most))
+            }
         }
     }
 }
@@ -90,6 +117,7 @@ pub(super) fn cost(loss: &Loss, group: &Group<'_>) -> Cost {
     Cost {
         lost_ns_per_s: loss.ns_per_s,
         share: loss.share,
+        share_at_most: loss.share_at_most,
         p50_ns: percentile(0.5),
         p99_ns: percentile(0.99),
         max_ns: usage.map(|usage| usage.wait_max_ns).filter(|&ns| ns > 0),
@@ -151,10 +179,7 @@ pub(super) fn victim_lines(view: &View, group: &Group<'_>, loss: &Loss) -> Vec<E
         "run-queue wait",
         loss.ns as f64,
         Unit::Ns,
-        format!(
-            "{of_wall} of the wall time of its threads, {} of the time in which they wanted to run",
-            units::share(loss.share)
-        ),
+        format!("{of_wall} of the wall time of its threads, {}", loss.of_wanted()),
     )];
     let (count, ns) = waits::at_least(&usage.waits, waits::LONG_WAIT_NS);
     let (all_count, all_ns) = (usage.waits.total_count(), usage.waits.total_ns());

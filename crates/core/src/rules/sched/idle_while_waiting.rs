@@ -141,9 +141,7 @@ fn too_little(group: &Group<'_>, idle: &Idle) -> String {
 /// measured, which excludes throttled time.
 fn loss(view: &View, group: &Group<'_>, idle: &Idle, idle_ns: u64) -> Loss {
     match (&group.usage, &group.delay) {
-        (Some(usage), _) => {
-            Loss::new(view, idle_ns.min(usage.contended_ns()), usage.wanted_ns(), usage.wall_ns)
-        }
+        (Some(usage), _) => Loss::of_usage(view, idle_ns.min(usage.contended_ns()), usage),
         (None, Some(delay)) => {
             Loss::new(view, idle_ns.min(delay.delay_ns), delay.wanted_ns(), delay.wall_ns)
         }
@@ -210,7 +208,12 @@ fn finding(view: &View, hit: &WaitingVictim<'_>, severity: Severity) -> Finding 
             remedy::named(&others)
         ),
         victim: words::group_entity(view, group),
-        cost: Cost { lost_ns_per_s: loss.ns_per_s, share: loss.share, ..Cost::default() },
+        cost: Cost {
+            lost_ns_per_s: loss.ns_per_s,
+            share: loss.share,
+            share_at_most: loss.share_at_most,
+            ..Cost::default()
+        },
         causes: causes(view, group, idle),
         evidence: all,
         fix: OwnBudget::unpromised(*budget, fixes(view, group, forbidden)),

@@ -59,9 +59,9 @@ fn check(view: &View) -> Verdict {
     Verdict::Quiet {
         closest: match nearest {
             Some((name, loss)) => format!(
-                "{name} came nearest: stopped for {}, {} of the time in which it wanted to run; {quotas}",
+                "{name} came nearest: stopped for {}, {}; {quotas}",
                 words::of_every_second(loss.ns_per_s),
-                units::share(loss.share)
+                loss.of_wanted()
             ),
             None if view.covers(Source::CgroupCpu) => format!("{}; {quotas}", most_throttled(view)),
             None => "no process was stopped".into(),
@@ -105,7 +105,7 @@ fn by_ledger<'g>(view: &View, groups: &'g [Group<'g>]) -> (Vec<Finding>, Option<
         let Some(usage) = group.usage.as_ref().filter(|usage| usage.states.throttled_ns > 0) else {
             continue;
         };
-        let loss = Loss::new(view, usage.states.throttled_ns, usage.wanted_ns(), usage.wall_ns);
+        let loss = Loss::of_usage(view, usage.states.throttled_ns, usage);
         let binding = quota::of(view, group.cgroup);
         let quota = quotas.entry(binding.level()).or_insert_with(|| (binding, vec![]));
         quota.1.push((loss, group));
@@ -155,8 +155,8 @@ fn of_victim(
     let name = group_name(group);
     let title = match &worse_tail {
         Some(tail) => format!(
-            "{} turns of {name} is stopped for {} {by}: {}",
-            tail::one_in(tail),
+            "{} of {name} is stopped for {} {by}: {}",
+            tail::one_in(tail, "turn"),
             units::duration(tail.late_ns as f64),
             tail::words(tail, "their")
         ),
@@ -164,9 +164,9 @@ fn of_victim(
     };
     let usage = group.usage.clone().unwrap_or_default();
     let note = format!(
-        "{} of the wall time of its threads, {} of the time in which they wanted to run",
+        "{} of the wall time of its threads, {}",
         units::share(loss.ns as f64 / usage.wall_ns.max(1) as f64),
-        units::share(loss.share)
+        loss.of_wanted()
     );
     let label = Source::Sched.label();
     let mut all = vec![evidence(view, "throttled", loss.ns as f64, Unit::Ns, label, note)];
@@ -201,7 +201,13 @@ fn of_victim(
     Finding {
         title,
         victim: words::group_entity(view, group),
-        cost: Cost { lost_ns_per_s: loss.ns_per_s, share: loss.share, tail, ..Cost::default() },
+        cost: Cost {
+            lost_ns_per_s: loss.ns_per_s,
+            share: loss.share,
+            share_at_most: loss.share_at_most,
+            tail,
+            ..Cost::default()
+        },
         causes: binding.causes(view),
         evidence: all,
         fix: raise.map(|raise| fixes(view, &raise, usage.threads_max)).unwrap_or_default(),

@@ -163,9 +163,7 @@ fn unseen(view: &View, groups: &[Group<'_>]) -> Option<String> {
 /// delay.
 fn loss(view: &View, group: &Group<'_>) -> Option<Loss> {
     match (&group.usage, &group.delay) {
-        (Some(usage), _) => {
-            Some(Loss::new(view, usage.contended_ns(), usage.wanted_ns(), usage.wall_ns))
-        }
+        (Some(usage), _) => Some(Loss::of_usage(view, usage.contended_ns(), usage)),
         (None, Some(delay)) => {
             Some(Loss::new(view, delay.delay_ns, delay.wanted_ns(), delay.wall_ns))
         }
@@ -213,10 +211,10 @@ fn quiet(nearest: Option<(&Group<'_>, Loss)>, explained_by_quota: Option<String>
             )
         }
         (Some((group, loss)), None) => format!(
-            "{} came nearest: queued for {}, {} of the time in which it wanted to run",
+            "{} came nearest: queued for {}, {}",
             group_name(group),
             words::of_every_second(loss.ns_per_s),
-            units::share(loss.share)
+            loss.of_wanted()
         ),
         (None, None) => {
             return Verdict::NoData { missing: vec!["no process of the target was seen".into()] };
@@ -293,8 +291,8 @@ fn title(
             .worst_other()
             .map(|worst| format!(", {} of its waiting {}", share(worst.ns), behind(worst.name())));
         return format!(
-            "{} turns of {name} waits {} for {what}{}: {}",
-            tail::one_in(tail),
+            "{} of {name} waits {} for {what}{}: {}",
+            tail::one_in(tail, "turn"),
             units::duration(tail.late_ns as f64),
             behind.unwrap_or_default(),
             tail::words(tail, "their")

@@ -189,8 +189,7 @@ fn loses(
             .copied()
             .unwrap_or(0)
             .min(usage.contended_ns());
-        let loss =
-            Loss::new(view, throttled_ns + behind_itself_ns, usage.wanted_ns(), usage.wall_ns);
+        let loss = Loss::of_usage(view, throttled_ns + behind_itself_ns, usage);
         return Some(OversubscriptionLoss { throttled_ns, behind_itself_ns, loss });
     }
     // Without the probe: the kernel's counters at the level that binds.
@@ -336,6 +335,7 @@ fn finding(view: &View, groups: &Groups<'_>, case: &OversizedProcess<'_>) -> Fin
     let cost = felt.map_or_else(Cost::default, |(loses, ..)| Cost {
         lost_ns_per_s: loses.loss.ns_per_s,
         share: loses.loss.share,
+        share_at_most: loses.loss.share_at_most,
         ..Cost::default()
     });
     Finding {

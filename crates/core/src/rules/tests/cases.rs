@@ -84,6 +84,53 @@ fn what_was_counted_twice_is_said_and_not_hidden() {
     assert_eq!(excess(&scene, 6 * S), (10 * S, 4 * S, true));
 }
 
+/// Of `init` the kernel does not tell when it leaves a CPU: its time on CPUs is in no sum, so that its waiting is not the
+/// share of anything.
+#[test]
+fn a_share_of_time_that_was_not_seen_is_told_as_at_most() {
+    let told = |unseen_ns: u64, queued_ns: u64| {
+        let mut scene = Scene::new(2, 10 * S);
+        let init = scene.process("init", None);
+        let other = scene.process("other", None);
+        let waits = vec![(100, queued_ns / 100)];
+        let on_cpu_ns = queued_ns / 2;
+        scene.did(init, &ProcessActivity { on_cpu_ns, waits, ..ProcessActivity::default() });
+        scene.did(
+            other,
+            &ProcessActivity { on_cpu_ns: 30 * S, threads: 4, ..ProcessActivity::default() },
+        );
+        let mut records = scene.records();
+        for record in &mut records {
+            if let Record::ProcessTick(tick) = record {
+                let unseen_ns = unseen_ns.min(tick.states.sleep_ns);
+                tick.states.sleep_ns -= if tick.proc == init { unseen_ns } else { 0 };
+            }
+        }
+        report(&view(&records), "0.1.0", true)
+    };
+    let quiet = |report: &Report| {
+        let of = report.ruled_out.iter().find(|it| it.code == "SCH001").expect("quiet");
+        of.closest.clone()
+    };
+    let seen = quiet(&told(0, 150 * MS));
+    assert!(seen.ends_with("67 % of the time in which it wanted to run"), "{seen}");
+    let unseen = told(8 * S, 150 * MS);
+    let text = quiet(&unseen);
+    assert!(text.contains("at most 67 % of the time in which it wanted to run"), "{text}");
+    let host = &unseen.ledger[0];
+    assert_eq!((host.victim.kind, host.unseen_ns), (EntityKind::Host, 8 * S));
+    assert!(super::shown(&unseen).contains("not in it: 8.0 s of threads"));
+    // What is certain decides, and both ends are told.
+    assert!(told(0, 2 * S).findings.iter().any(|it| it.code == "SCH001"));
+    let between = told(5 * S, 2 * S);
+    let cost = &finding(&between, "SCH001").cost;
+    let at_most = cost.share_at_most.expect("much is not known");
+    assert!(cost.share < 0.3 && at_most > 0.6, "{cost:?}");
+    assert!(
+        super::shown(&between).contains("between 25 % and 67 % of the time in which it wanted")
+    );
+}
+
 #[test]
 fn a_noisy_neighbour_is_named_with_its_part() {
     let report = judged(&scenes::neighbour());

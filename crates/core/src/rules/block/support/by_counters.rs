@@ -128,9 +128,13 @@ fn finding(view: &View, it: &Bursty<'_>, rule: &Rule) -> Finding {
     let label = Source::Diskstats.label();
     let at: Vec<String> =
         it.bursts.iter().take(12).map(|burst| format!("{:.1}", burst.t0_ns as f64 / 1e9)).collect();
-    let link = knobs::interval_ns(view)
-        .map_or("the flusher's interval could not be read".into(), |ns| {
-            format!("`vm.dirty_writeback_centisecs` is {}; p {}", ns / 10_000_000, chance(p))
+    let link =
+        knobs::interval_ns(view).map_or("the flusher's interval could not be read".into(), |ns| {
+            format!(
+                "`vm.dirty_writeback_centisecs` is {}; by chance with probability {}",
+                ns / 10_000_000,
+                chance(p)
+            )
         });
     let beside = format!(
         "within bursts; {} outside them; {} busy overall",
@@ -174,7 +178,7 @@ fn finding(view: &View, it: &Bursty<'_>, rule: &Rule) -> Finding {
             risk: None,
             expect: None,
         }],
-        confirm: pass_remedies::experiment(view),
+        confirm: pass_remedies::look_again(view),
         ..rule.finding(Severity::Low, confidence.value().min(0.7))
     }
 }

@@ -149,13 +149,13 @@ impl<'v> Compared<'v> {
     }
 }
 
-/// What was counted, in words: `13 stalls (those within 500 ms counted once)`.
+/// What was counted, in words: `13 groups of stalls (less than 500 ms apart)`.
 pub(in crate::rules::block) fn counted(found: &Coincidence) -> String {
-    let stalls = units::counted(found.episodes, "stall", "stalls");
+    let groups = units::counted(found.episodes, "group", "groups");
     if found.longest_only {
-        format!("the {stalls} that hold most of the time")
+        format!("the {groups} of stalls that hold most of the time")
     } else {
-        format!("{stalls} (those within 500 ms counted once)")
+        format!("{groups} of stalls (less than 500 ms apart)")
     }
 }
 

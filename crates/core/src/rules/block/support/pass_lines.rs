@@ -60,7 +60,7 @@ pub(in crate::rules::block) fn period(
         None => "the setting of the flusher's interval could not be read".into(),
     };
     let note = format!(
-        "{link}; {pairs} passes are followed by another at that distance where chance alone would give {expected:.1} (p {})",
+        "{link}; {pairs} passes are followed by another at that distance where chance alone would give {expected:.1} (probability {})",
         chance(p)
     );
     let label = Source::Writeback.label();
@@ -96,7 +96,7 @@ pub(in crate::rules::block) fn passes(view: &View, passes: &[&WritebackPass]) ->
 pub(in crate::rules::block) fn coincidence(view: &View, compared: &Compared<'_>) -> Evidence {
     let found = &compared.passes;
     let note = format!(
-        "of {} touch a pass; passes take {} of the time, so chance alone would do that with p {}",
+        "of {} fall into passes, which take {} of the time: chance alone would do that with probability {}",
         clocks::counted(found),
         units::share(found.cover),
         chance(found.p)
@@ -132,7 +132,7 @@ pub(in crate::rules::block) fn journal(
             .interval_ns(view, device)
             .map_or(String::new(), |ns| format!(" (`commit=` is {})", units::duration(ns as f64)));
         format!(
-            "commits{every}{own}; {} of {} touch one, which chance alone would do with p {}: {verdict}",
+            "commits{every}{own}; {} of {} fall into one, which chance alone would do with probability {}: {verdict}",
             found.inside,
             clocks::counted(found),
             chance(found.p)

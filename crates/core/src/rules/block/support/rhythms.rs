@@ -193,7 +193,7 @@ fn lines(
     let Pacer { name, pace, together, asked, .. } = pacer;
     let bursts = units::counted(pace.bursts.len() as u64, "burst", "bursts");
     let inside = format!(
-        "{} of {} {events} begin in one (of those within 500 ms the longest), which chance alone would do with p {}",
+        "{} of {} {events} begin in one (of those within 500 ms the longest), which chance alone would do with probability {}",
         together.inside,
         together.episodes,
         chance((together.p * *asked as f64).min(1.0))
@@ -202,7 +202,7 @@ fn lines(
         Rhythm::Found { period_ns, pairs, expected, p } if pacer.is_together() => {
             let note = format!(
                 "of the requests of {name}: {pairs} of {bursts} are followed by another at that distance where chance gives \
-                 {expected:.1} (p {}); {inside}",
+                 {expected:.1} (probability {}); {inside}",
                 chance(p)
             );
             evidence(view, "rhythm", period_ns as f64, Unit::Ns, label, note)

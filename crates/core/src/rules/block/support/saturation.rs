@@ -84,7 +84,10 @@ pub(in crate::rules::block) fn latency_lines(view: &View, device: DevId) -> Vec<
             format!("{} of the time before the device", units::share(queued.min(1.0)))
         }));
         if latency.sampled_one_in > 1 {
-            parts.push(format!("at the busiest one in {} looked at", latency.sampled_one_in));
+            parts.push(format!(
+                "while it was busiest, 1 in {} was looked at",
+                latency.sampled_one_in
+            ));
         }
         let mean = total_ns as f64 / count as f64;
         lines.push(evidence(

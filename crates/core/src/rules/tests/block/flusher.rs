@@ -35,11 +35,11 @@ fn the_brokers_stalls_are_the_flushers_doing() {
     let shares: f64 = table.rows.iter().map(|row| row.ios_share).sum();
     assert!((shares - 1.0).abs() < 1e-9, "{shares}");
     assert!(found.fix.len() >= 4 && found.fix.iter().all(|fix| fix.risk.is_some()));
-    let confirm = &found.confirm.as_ref().expect("an experiment").command;
-    assert!(
-        confirm.contains("dirty_writeback_centisecs=1000;") && confirm.ends_with("=500"),
-        "{confirm}"
-    );
+    // Another look changes nothing; what would prove it is told in words.
+    let confirm = found.confirm.as_ref().expect("another look");
+    assert!(confirm.command.starts_with("deburr -d "), "{confirm:?}");
+    let expect = confirm.expect.as_deref().unwrap_or_default();
+    assert!(expect.contains("`vm.dirty_writeback_centisecs` at 1000 instead of 500"), "{expect}");
 }
 
 #[test]
