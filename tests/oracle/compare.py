@@ -18,6 +18,9 @@ BLAME_WAITS = 1000
 LONGEST_MOSTLY, LONGEST_ALWAYS = 0.02, 0.10
 LONGEST_FLOOR_NS = 1_000_000
 
+# Share of a wait told whole that may be told as behind a process that it was not behind.
+WHOLE_MOSTLY, WHOLE_ALWAYS = 0.05, 0.15
+
 # Least wall time of a process: shares of less say little, since 10 ms at either end of the window are a point of 1 s.
 LEAST_WALL_NS = 1_000_000_000
 # A process that ran and waited for less than this share of its time is asleep for both, which proves nothing.
@@ -88,6 +91,7 @@ def all_differences(replay, recording, report, cast):
         yield from of_waits(pid, who, true, said, pid in quota)
         if pid not in quota:
             yield from of_blame(pid, who, true, said, replay, truth)
+            yield from of_whole_wait(pid, who, true, recording, replay)
 
 
 def asleep(said):
@@ -157,6 +161,31 @@ def of_blame(pid, who, true, said, replay, truth):
         pid, who, f"blame apart by {apart:.3f} over {len(true.waits)} waits; share of {name}",
         true_shares.get(worst, 0), told.get(worst, 0), apart, BLAME_MOSTLY if many else BLAME_ALWAYS, BLAME_ALWAYS, "of the blame",
         f"blame, {BLAME_WAITS} waits and more" if many else "blame, fewer waits",
+    )  # fmt: skip
+
+
+def of_whole_wait(pid, who, true, recording, replay):
+    """The longest wait that is told whole: its length, and what it was behind. Time that is told as not known may be
+    anybody's."""
+    end_ns, tid, told_ns, behind = recording.whole_waits.get(pid, (0, 0, 0, {}))
+    wait = replay.wait_ending(tid, end_ns) if told_ns else None
+    if wait is None or true.doubtful:
+        return
+    true_ns = wait.queued_ns
+    error = max(abs(told_ns - true_ns) - LONGEST_FLOOR_NS, 0) / max(true_ns, LONGEST_FLOOR_NS)
+    yield Difference(
+        pid, who, "wait told whole, ms", true_ns / 1e6, told_ns / 1e6, error, LONGEST_MOSTLY, LONGEST_ALWAYS, "of it", "wait told whole"
+    )
+    blame = replay.blame(wait)
+    told = {culprit: ns / told_ns for culprit, ns in behind.items() if culprit > 0}
+    unknown = sum(ns for culprit, ns in behind.items() if culprit < 0) / told_ns
+    truly = {culprit: ns / true_ns for culprit, ns in blame.items() if culprit is not None}
+    apart = sum(max(ns - truly.get(key, 0), 0) for key, ns in told.items() if key != OTHERS)
+    apart = max(apart - replay.open_ns(wait) / true_ns, 0)
+    worst = max(told, key=lambda key: told[key] - truly.get(key, 0), default=None)
+    yield Difference(
+        pid, who, f"wait told whole, {unknown:.2f} of it not known; share of {worst}", truly.get(worst, 0), told.get(worst, 0),
+        apart, WHOLE_MOSTLY, WHOLE_ALWAYS, "of the wait", "what the wait told whole was behind",
     )  # fmt: skip
 
 

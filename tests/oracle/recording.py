@@ -58,6 +58,16 @@ class Recording:
                 account.waits_ns += ns
         for victim, culprit, ns in connection.execute("SELECT victim, culprit, ns FROM blame"):
             self.accounts[pids[victim]].blame[pids[culprit]] += ns
+        # {pid: (end on the monotonic clock, tid, length, {pid: ns})} of the longest wait that is told whole.
+        self.whole_waits = {}
+        parts = defaultdict(lambda: defaultdict(int))
+        for t_ns, victim, tid, wait_ns, culprit, ns in connection.execute(
+            "SELECT t_ns, victim, tid, wait_ns, culprit, ns FROM long_wait"
+        ):
+            parts[pids[victim], self.start_ns + t_ns, tid, wait_ns][pids[culprit]] += ns
+        for (pid, end_ns, tid, wait_ns), behind in parts.items():
+            if wait_ns > self.whole_waits.get(pid, (0, 0, 0))[2]:
+                self.whole_waits[pid] = end_ns, tid, wait_ns, behind
         connection.close()
 
 

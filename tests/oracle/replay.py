@@ -239,6 +239,16 @@ class Replay:
                 start, at = until, at + 1
         return dict(sums)
 
+    def wait_ending(self, tid, at):
+        """The wait of a thread that ended nearest to that time, as a process of its own; None = it has none."""
+        thread = self.threads.get(tid)
+        if thread is None or not thread.waits:
+            return None
+        process = Process()
+        process.queued = min(thread.waits, key=lambda wait: abs(wait[-1][2] - at))
+        process.waits = [sum(b - a for _, a, b in process.queued)]
+        return process
+
     def open_ns(self, process):
         """Time of its waits for which the trace leaves open which thread ran, in ns."""
         total = 0
