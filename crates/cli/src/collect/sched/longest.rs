@@ -44,7 +44,8 @@ impl LongestWaits {
         if run.tid == 0
             || run.queued_ns < MIN_WAIT_NS
             || run.queued_ns <= told_ns
-            || from_ns < self.known_from_ns
+            // What a wait lasted before the window is not in its length.
+            || from_ns <= self.known_from_ns
         {
             return;
         }
@@ -134,7 +135,7 @@ mod tests {
     #[test]
     fn only_long_waits_that_began_in_the_window_are_candidates() {
         let mut waits = LongestWaits::begin(100 * MS);
-        waits.ran(0, run(7, 110 * MS, 11 * MS));
+        waits.ran(0, run(7, 110 * MS, 10 * MS));
         waits.ran(0, run(7, 110 * MS, MS - 1));
         waits.ran(0, Run { tid: 0, ..run(0, 150 * MS, 5 * MS) });
         assert!(waits.ended.is_empty());

@@ -571,3 +571,25 @@ fn only_what_is_above_its_budget_is_said_to_be() {
     let both = title(400 * MS, 60 << 20);
     assert!(both.contains("4.0 % of one CPU") && both.contains("60 MiB of memory"), "{both}");
 }
+
+#[test]
+fn the_longest_wait_is_told_whole_and_only_if_it_is_the_longest() {
+    let judgement = judged(&scenes::neighbour());
+    let longest = finding(&judgement, "SCH001").longest.clone().expect("it is known");
+    assert_eq!(Some(longest.wait_ns), finding(&judgement, "SCH001").cost.max_ns);
+    assert_eq!(longest.parts.iter().map(|part| part.ns).sum::<u64>(), longest.wait_ns);
+    assert_eq!(longest.parts[0].entity.comm.as_deref(), Some("stress"));
+    // The longest wait began before the window: the longest of those that are known is another one.
+    let told = |change: fn(&mut ProcessTick)| {
+        let mut records = scenes::neighbour().records();
+        for record in &mut records {
+            if let Record::ProcessTick(tick) = record {
+                change(tick);
+            }
+        }
+        let report = report(&view(&records), "0.1.0", true);
+        finding(&report, "SCH001").longest.clone()
+    };
+    assert_eq!(told(|tick| tick.wait_max_ns *= 2), None);
+    assert_eq!(told(|tick| tick.states.throttled_ns = 1), None, "a part of it was a quota");
+}

@@ -2,7 +2,9 @@
 //! The smallest recordings that make each rule answer, kept as `fixtures/rules/CODE/KIND.jsonl`.
 
 use super::{disks, runtimes, syscalls};
-use crate::recording::{Container, Culprit, IdleCpu, IdleTick, ObserverTick, ProcId, Source};
+use crate::recording::{
+    Container, Culprit, IdleCpu, IdleTick, LongWait, ObserverTick, ProcId, Record, Source,
+};
 use crate::testkit::{MS, Machine, ProcessActivity, S, Scene, US, runqlat};
 
 /// The three answers that each rule must be able to give.
@@ -99,6 +101,12 @@ pub(super) fn neighbour() -> Scene {
     scene.blame(ruby, Culprit::Process(ruby), lost_ns * 12 / 100);
     scene.blame(ruby, Culprit::Process(kworker), lost_ns * 6 / 100);
     scene.blame(ruby, Culprit::Migrated, lost_ns * 3 / 100);
+    longest_wait(
+        &mut scene,
+        ruby,
+        &did,
+        &[(Culprit::Process(stress[4]), 40), (Culprit::Process(stress[9]), 31)],
+    );
     scene.idle(IdleTick {
         t0_ns: 0,
         t1_ns: 0,
@@ -113,6 +121,21 @@ pub(super) fn neighbour() -> Scene {
     });
     scene.busy(0.97).cpu_pressure(0.62);
     scene
+}
+
+/// Tells the longest wait of a process whole: parts in hundredths. For the rest the CPU woke up.
+fn longest_wait(
+    scene: &mut Scene,
+    victim: ProcId,
+    did: &ProcessActivity,
+    parts: &[(Culprit, u64)],
+) {
+    let wait_ns = did.waits.iter().map(|&(_, ns)| ns).max().unwrap_or(0);
+    for &(culprit, hundredths) in parts {
+        let ns = wait_ns * hundredths / 100;
+        let tid = victim.0 + 7;
+        scene.push(Record::LongWait(LongWait { t_ns: 7 * S, victim, tid, wait_ns, culprit, ns }));
+    }
 }
 
 /// A service whose cgroup has less memory than it reads, beside one that has enough.
