@@ -12,13 +12,19 @@ use crate::text::units::{counted, duration, share};
 
 /// Shares below this are not named in the sentence.
 const NAMED_SHARE: f64 = 0.1;
+/// A difference below this share of the largest one does not decide the outcome: CPUs that are busy all the time need not
+/// wake up, which saves a little of what their neighbours cost.
+const MINOR: f64 = 0.1;
 /// A difference that would have shown says nothing if it is this many times the loss itself.
 const TELLS_NOTHING: f64 = 5.0;
 
 pub(super) fn verdict(processes: &[ProcessPair], measures: &[Measure]) -> Verdict {
     let all = || processes.iter().flat_map(|pair| pair.losses.iter().map(move |it| (pair, it)));
+    let changed = all().filter(|(_, it)| matches!(it.change, Change::Grown | Change::Shrunk));
+    let largest = changed.map(|(_, it)| size(it)).fold(0.0, f64::max);
     let of = |change: Change| {
-        let mut some: Vec<_> = all().filter(|(_, it)| it.change == change).collect();
+        let decides = |it: &LossChange| it.change == change && size(it) >= MINOR * largest;
+        let mut some: Vec<_> = all().filter(|(_, it)| decides(it)).collect();
         some.sort_by(|x, y| size(y.1).total_cmp(&size(x.1)));
         some
     };
