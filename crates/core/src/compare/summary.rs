@@ -153,17 +153,7 @@ fn named(view: &View, group: &Group<'_>) -> Culprit {
 
 fn ledger(group: &Group<'_>) -> Vec<(LedgerState, u64)> {
     let Some(usage) = &group.usage else { return vec![] };
-    let states = &usage.states;
-    let parts = [
-        (LedgerState::OnCpu, states.on_cpu_ns),
-        (LedgerState::Queued, states.queued_ns),
-        (LedgerState::Throttled, states.throttled_ns),
-        (LedgerState::BlockIo, states.block_io_ns),
-        (LedgerState::MemStall, states.mem_stall_ns),
-        (LedgerState::Uninterruptible, states.uninterruptible_ns),
-        (LedgerState::Sleep, states.sleep_ns),
-        (LedgerState::Stopped, states.stopped_ns),
-    ];
+    let parts = usage.by_state();
     let known = parts.iter().fold(0, |sum: u64, (_, ns)| sum.saturating_add(*ns));
     let rest = (LedgerState::Unattributed, usage.wall_ns.saturating_sub(known));
     parts.into_iter().chain([rest]).collect()

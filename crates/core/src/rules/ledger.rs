@@ -7,7 +7,7 @@ use super::words::group_entity;
 use super::{candidates, sched};
 use crate::finding::{Entity, EntityKind, Ledger, LedgerPart, LedgerState};
 use crate::recording::check::{fits, roughly_fits};
-use crate::view::{Delay, Group, Groups, Usage, View};
+use crate::view::{Delay, Group, Groups, View};
 
 /// In the report on a whole host, a group that lost less than this gets no ledger; nanoseconds per second.
 const LOST_NS_PER_S: u64 = 1_000_000;
@@ -16,7 +16,7 @@ const LOST_NS_PER_S: u64 = 1_000_000;
 pub(super) fn of(view: &View, groups: &Groups<'_>, at: usize) -> Option<Ledger> {
     let group = &groups.list()[at];
     let (wall_ns, threads, parts) = match (&group.usage, &group.delay) {
-        (Some(usage), _) => (usage.wall_ns, usage.threads_max, parts_of_usage(usage)),
+        (Some(usage), _) => (usage.wall_ns, usage.threads_max, usage.by_state().to_vec()),
         (None, Some(delay)) => (delay.wall_ns, delay.threads_max, parts_of_delay(delay)),
         (None, None) => return None,
     };
@@ -100,20 +100,6 @@ pub(super) fn lost_ns(group: &Group<'_>) -> u64 {
         (None, Some(delay)) => delay.delay_ns,
         (None, None) => 0,
     }
-}
-
-fn parts_of_usage(usage: &Usage) -> Vec<(LedgerState, u64)> {
-    let states = &usage.states;
-    vec![
-        (LedgerState::OnCpu, states.on_cpu_ns),
-        (LedgerState::Queued, states.queued_ns),
-        (LedgerState::Throttled, states.throttled_ns),
-        (LedgerState::BlockIo, states.block_io_ns),
-        (LedgerState::MemStall, states.mem_stall_ns),
-        (LedgerState::Uninterruptible, states.uninterruptible_ns),
-        (LedgerState::Sleep, states.sleep_ns),
-        (LedgerState::Stopped, states.stopped_ns),
-    ]
 }
 
 fn parts_of_delay(delay: &Delay) -> Vec<(LedgerState, u64)> {

@@ -5,6 +5,7 @@ use super::block::Writeback;
 use super::kept::{KeptBlame, KeptUsage};
 use super::longest_wait::WholeWait;
 use super::{Series, View};
+use crate::finding::LedgerState;
 use crate::recording::{
     BlameTick, CgroupId, Culprit, IdleTick, LongWait, NamedThreads, ProcId, Process, ProcessTick,
     RuntimeReading, SchedstatTick, ThreadStates, WaitHist,
@@ -55,6 +56,22 @@ impl Default for Usage {
 }
 
 impl Usage {
+    /// Nanoseconds in each state that a ledger knows, in the order in which ledgers have them.
+    #[must_use]
+    pub fn by_state(&self) -> [(LedgerState, u64); 8] {
+        let states = &self.states;
+        [
+            (LedgerState::OnCpu, states.on_cpu_ns),
+            (LedgerState::Queued, states.queued_ns),
+            (LedgerState::Throttled, states.throttled_ns),
+            (LedgerState::BlockIo, states.block_io_ns),
+            (LedgerState::MemStall, states.mem_stall_ns),
+            (LedgerState::Uninterruptible, states.uninterruptible_ns),
+            (LedgerState::Sleep, states.sleep_ns),
+            (LedgerState::Stopped, states.stopped_ns),
+        ]
+    }
+
     pub(super) fn push(&mut self, tick: &ProcessTick) {
         let wakeup_ns = tick.wakeup_latency_ns.min(tick.states.queued_ns);
         self.threads_max = self.threads_max.max(tick.threads);
