@@ -40,13 +40,12 @@ impl LongestWaits {
     /// Adds a stay on a CPU, which began with the end of a wait.
     pub(super) fn ran(&mut self, cpu: usize, run: Run) {
         let from_ns = run.start_ns.saturating_sub(run.queued_ns);
-        let told_ns = self.longest.get(&run.tgid).map_or(0, |wait| wait.wait_ns);
-        if run.tid == 0
-            || run.queued_ns < MIN_WAIT_NS
-            || run.queued_ns <= told_ns
-            // What a wait lasted before the window is not in its length.
-            || from_ns <= self.known_from_ns
-        {
+        // What a wait lasted before the window is not in its length.
+        if run.tid == 0 || run.queued_ns < MIN_WAIT_NS || from_ns <= self.known_from_ns {
+            return;
+        }
+        // Only now: most stays follow a short wait.
+        if self.longest.get(&run.tgid).is_some_and(|told| told.wait_ns >= run.queued_ns) {
             return;
         }
         let longest = self.ended.entry(run.tgid).or_insert((cpu, run));
