@@ -33,6 +33,7 @@ mod sessions;
 mod shell;
 mod sizes;
 mod snapshot;
+mod soak;
 mod sweep;
 mod syscalls;
 mod targets;
