@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `deburr diff`: reports what differs between hosts, and which differences matter.
 
+use super::page::Page;
 use super::{report, show};
-use crate::args::{Level, ShowArgs};
+use crate::args::{Level, PageArgs, ShowArgs};
 use crate::deadline;
 use crate::document;
 use crate::failure::{Exit, Failure};
@@ -52,6 +53,11 @@ pub(crate) struct DiffArgs {
     #[arg(long, value_name = "HOST=FILE", num_args = 1.., conflicts_with_all = ["time", "recording"])]
     profile: Vec<String>,
     #[command(flatten)]
+    page: PageArgs,
+    /// Replace the page if it exists
+    #[arg(long, requires = "html")]
+    force: bool,
+    #[command(flatten)]
     show: ShowArgs,
 }
 
@@ -68,6 +74,8 @@ struct LabelledSnapshot {
 
 pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
     let paths = args.baseline.iter().chain(&args.snapshots);
+    let inputs: Vec<&Path> = paths.clone().map(PathBuf::as_path).collect();
+    let page = Page::claim(&args.page, args.force, &inputs, args.show.json)?;
     let mut hosts: Vec<LabelledSnapshot> =
         paths.map(|path| read(path)).collect::<anyhow::Result<_>>()?;
     if args.baseline.is_some() {
@@ -103,7 +111,10 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
         true => render::json_document(&diff)?,
         false => render::host_diff(&diff, show::style(&args.show)),
     };
-    output::print(text.as_bytes())?;
+    if !page.is_stdout() {
+        output::print(text.as_bytes())?;
+    }
+    page.write(|| render::host_diff_html(&diff))?;
     Ok(exit(&diff, args.show.fail_on))
 }
 

@@ -17,7 +17,7 @@ fn read(path: &str) -> String {
 }
 
 /// Compares a generated file with its expected content; with `UPDATE`, writes it first.
-fn assert_generated(path: &str, wanted: &str) {
+pub(crate) fn assert_generated(path: &str, wanted: &str) {
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(root().join(path), wanted).expect("the repository is writable");
     }

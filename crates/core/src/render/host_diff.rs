@@ -30,8 +30,14 @@ const HOST_COLUMNS: usize = 20;
 #[must_use]
 pub fn host_diff(diff: &HostDiff, style: TextStyle) -> String {
     let mut page = Page::new(style);
-    headline(&mut page, diff);
-    hosts(&mut page, diff, style.verbosity);
+    write(&mut page, diff, style);
+    page.into_text()
+}
+
+/// Writes the comparison.
+pub(super) fn write(page: &mut Page, diff: &HostDiff, style: TextStyle) {
+    page.paragraph(0, 2, Colour::Heading, &headline(diff));
+    hosts(page, diff, style.verbosity);
     // What separates them all is the title of a finding.
     let separation =
         diff.separation.as_ref().filter(|it| it.slow + it.fast > 2 && diff.separating().is_empty());
@@ -41,7 +47,7 @@ pub fn host_diff(diff: &HostDiff, style: TextStyle) -> String {
         page.gap();
         page.paragraph(0, 2, Colour::Plain, &sentence(summary));
     }
-    findings(&mut page, diff, style.verbosity);
+    findings(page, diff, style.verbosity);
     let (matter, rest): (Vec<&Difference>, Vec<&Difference>) =
         diff.differences.iter().partition(|it| {
             it.severity >= Severity::Medium && !it.cannot_explain() && separates(it)
@@ -56,7 +62,7 @@ pub fn host_diff(diff: &HostDiff, style: TextStyle) -> String {
         matter[..matter.len().min(detailed)].chunk_by(|a, b| is_same_matter(a, b)).collect();
     for block in blocks {
         page.gap();
-        differences(&mut page, block);
+        differences(page, block);
     }
     let more: Vec<&Difference> = matter.into_iter().skip(detailed).chain(rest).collect();
     let (low, info): (Vec<&Difference>, Vec<&Difference>) =
@@ -66,7 +72,7 @@ pub fn host_diff(diff: &HostDiff, style: TextStyle) -> String {
         0 => "differences",
         _ => "less important, or less is known of them",
     };
-    table(&mut page, title, &low, rows);
+    table(page, title, &low, rows);
     match style.verbosity {
         0 | 1 if !info.is_empty() => {
             let n = counted(info.len() as u64, "difference that is", "differences that are");
@@ -79,18 +85,17 @@ pub fn host_diff(diff: &HostDiff, style: TextStyle) -> String {
             );
         }
         0 | 1 => {}
-        _ => table(&mut page, "not known to matter, or following from those above", &info, rows),
+        _ => table(page, "not known to matter, or following from those above", &info, rows),
     }
     if let Some(it) = &diff.plan {
-        plan(&mut page, it, style.verbosity);
+        plan(page, it, style.verbosity);
     }
-    not_compared(&mut page, diff, style.verbosity);
-    aside(&mut page, diff, style.verbosity);
+    not_compared(page, diff, style.verbosity);
+    aside(page, diff, style.verbosity);
     for note in &diff.notes {
         page.gap();
         page.labelled(0, (Colour::Heading, "note: "), 6, Colour::Plain, &sentence(note));
     }
-    page.into_text()
 }
 
 /// Whether the difference may be related to which hosts are slow; with fewer than 6 hosts any difference may be.
@@ -103,7 +108,8 @@ fn is_best(diff: &HostDiff, it: &Difference) -> bool {
     diff.separation.as_ref().is_some_and(|separation| separation.best.contains(&it.key))
 }
 
-fn headline(page: &mut Page, diff: &HostDiff) {
+/// How many differences there are, and of which severity.
+pub(super) fn headline(diff: &HostDiff) -> String {
     let of = |level: Severity| diff.differences.iter().filter(|it| it.severity == level).count();
     let levels = [Severity::High, Severity::Medium, Severity::Low];
     let parts: Vec<String> = levels
@@ -123,7 +129,7 @@ fn headline(page: &mut Page, diff: &HostDiff) {
     } else {
         String::new()
     };
-    page.paragraph(0, 2, Colour::Heading, &format!("{found}; {facts} facts{of} compared"));
+    format!("{found}; {facts} facts{of} compared")
 }
 
 fn hosts(page: &mut Page, diff: &HostDiff, verbosity: u8) {

@@ -13,6 +13,7 @@ pub(super) const CHECK: &str = "deburr-cpu-check";
 pub(super) const SWEEP: &str = "deburr-sweep";
 pub(super) const COMPARISON: &str = "deburr-compare";
 pub(super) const READ: &str = "deburr-read";
+pub(super) const HOST_DIFF: &str = "deburr-diff";
 /// What a page begins with.
 pub(super) const DOCTYPE: &str = "<!doctype html>";
 const END: &[u8] = b"</script>";
@@ -69,7 +70,7 @@ pub fn read_page(page: &[u8]) -> Result<InPage, PageError> {
     match (&report, &check) {
         (None, None) => {
             let is_there = |id: &&str| memmem::find(page, start(id).as_bytes()).is_some();
-            let other = [SWEEP, COMPARISON, READ].into_iter().find(is_there);
+            let other = [SWEEP, COMPARISON, READ, HOST_DIFF].into_iter().find(is_there);
             Err(other.map_or(PageError::Nothing, PageError::Other))
         }
         _ => Ok(InPage { report, check }),

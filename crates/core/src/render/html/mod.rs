@@ -32,6 +32,7 @@ use super::words::report as words;
 use crate::compare::document::Comparison;
 use crate::cpu_check::document::Document;
 use crate::finding::{Answer, Report};
+use crate::host_diff::document::HostDiff;
 use crate::sweep::Sweep;
 use crate::text::escape::{self, sentence};
 use crate::transcript;
@@ -110,6 +111,16 @@ pub fn comparison_html(comparison: &Comparison) -> Result<String, serde_json::Er
     let mut page = Page::of_blocks();
     super::compare::write(&mut page, comparison, WHOLE);
     of_blocks(&comparison.verdict.sentence, page, (embedded::COMPARISON, compact(comparison)?))
+}
+
+/// A comparison of hosts as an HTML page.
+///
+/// # Errors
+/// If it cannot be represented in JSON.
+pub fn host_diff_html(diff: &HostDiff) -> Result<String, serde_json::Error> {
+    let mut page = Page::of_blocks();
+    super::host_diff::write(&mut page, diff, WHOLE);
+    of_blocks(&super::host_diff::headline(diff), page, (embedded::HOST_DIFF, compact(diff)?))
 }
 
 /// What was read of transcripts as an HTML page.

@@ -66,9 +66,11 @@ fn check(view: &View) -> Verdict {
         bytes => format!("{} of memory", units::bytes(bytes as f64)),
     };
     let cpu_text = format!("{} of one CPU", units::percent(cpu));
+    let budget_text = units::percent(budget);
+    // What reads the same is not told as more.
+    let too_much = cpu > budget && units::percent(cpu) != budget_text;
     let over: Vec<String> = [
-        (cpu > budget)
-            .then(|| format!("{cpu_text}, more than its budget of {}", units::percent(budget))),
+        too_much.then(|| format!("{cpu_text}, more than its budget of {budget_text}")),
         (seen.rss_max_bytes as f64 > most_bytes)
             .then(|| format!("{memory}, more than its budget of {}", units::bytes(most_bytes))),
     ]
