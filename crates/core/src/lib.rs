@@ -37,6 +37,7 @@ pub mod finding;
 pub mod host_diff;
 pub mod limits;
 pub mod procfs;
+pub mod prove;
 pub mod recording;
 pub mod render;
 pub mod rules;

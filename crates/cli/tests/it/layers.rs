@@ -21,6 +21,7 @@ const LAYERS: [&str; 18] = [
     "limits",
     "transcript",
     "view",
+    "prove",
     "snapshot",
     "sweep",
     "syscalls",

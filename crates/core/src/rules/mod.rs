@@ -10,6 +10,7 @@ mod block;
 mod candidates;
 mod confidence;
 mod cpu;
+mod experiments;
 mod explain;
 mod host;
 mod hosts;
@@ -27,6 +28,7 @@ mod tail;
 mod tests;
 mod words;
 
+pub use experiments::{CODES as WITH_EXPERIMENTS, experiments};
 pub use explain::explain;
 pub use hosts::{Hosts, diff};
 pub use report::report;

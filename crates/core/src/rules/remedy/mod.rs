@@ -12,6 +12,7 @@ mod weight;
 pub(super) use place::{cpu_list, cpus, named, widen, widen_cpuset};
 pub(super) use precedence::real_time;
 pub(super) use quota::{burst, raise_quota};
+pub(super) use weight::between;
 
 use crate::finding::{Fix, Promise};
 use crate::recording::Process;

@@ -64,6 +64,21 @@ pub(super) fn prefer(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> 
     }
 }
 
+/// The directories whose weights decide between two groups, of the first and of the second. `None` for both where nice
+/// values decide.
+pub(in crate::rules) fn between(
+    view: &View,
+    a: Option<CgroupId>,
+    b: Option<CgroupId>,
+) -> (Option<&Cgroup>, Option<&Cgroup>) {
+    let (Some(a), Some(b)) = (a, b) else { return (None, None) };
+    if view.meta().is_none_or(|meta| meta.cpu_controller.is_none()) {
+        return (None, None);
+    }
+    let (a, b) = parting(view, a, b);
+    (a.and_then(|id| facts(view, id)), b.and_then(|id| facts(view, id)))
+}
+
 fn default_weight(version: CgroupVersion) -> u64 {
     match version {
         CgroupVersion::V1 => 1024,

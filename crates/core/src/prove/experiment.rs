@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What an experiment changes, what it measures, and what its hypothesis predicts. All of it is fixed before the first
+//! block.
+
+use super::measure::Measure;
+use serde::{Deserialize, Serialize};
+
+/// A hypothesis and how it is put to the test.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Experiment {
+    /// Code of the finding that it is about; absent for one that a user made up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// What is changed, in one word: to choose between the experiments for a finding.
+    pub lever: String,
+    /// What is believed to be the cause, as a sentence without a period.
+    pub hypothesis: String,
+    /// What decides.
+    pub measure: Measure,
+    /// What is changed, and what must follow if the hypothesis is true.
+    pub test: Test,
+    /// What may happen meanwhile, as a sentence without a period.
+    pub risk: String,
+    /// Length of a block, in seconds.
+    pub block_seconds: f64,
+}
+
+/// The two kinds of experiments.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Test {
+    /// In some blocks all of these hold, as for `--set`: the measure must be lower there.
+    Lowers {
+        /// The changes.
+        set: Vec<String>,
+        /// By which part of the baseline at least, 0..1. Less is not the cause.
+        least_part: f64,
+    },
+    /// Each block has another value of a setting, and the measure must be as long as that.
+    Follows {
+        /// The setting, as for `--set`, without its value.
+        setting: String,
+        /// Length that 1 means, in nanoseconds.
+        unit_ns: u64,
+        /// The values, the present one among them.
+        values: Vec<u64>,
+    },
+}
+
+/// Values of a clock's setting beside the present one: no two of them are near a multiple of one another, so that a period
+/// that stays what it was is not taken for one that follows.
+pub const FACTORS: [f64; 4] = [1.0, 0.7, 1.3, 1.7];
+/// Periods in a block: fewer make the median of their distances a matter of chance.
+pub const PERIODS: f64 = 7.0;
+
+impl Test {
+    /// That a measure follows the clock of a setting, which is `now`.
+    #[must_use]
+    pub fn follows(setting: &str, unit_ns: u64, now: u64) -> Self {
+        let value = |factor: f64| ((now as f64 * factor).round() as u64).max(1);
+        Self::Follows { setting: setting.into(), unit_ns, values: FACTORS.map(value).into() }
+    }
+}
