@@ -59,11 +59,11 @@ const HOSTILE: [&str; 9] = [
 /// Adds rows to the tables of which no kept recording has any.
 fn add_rows(file: &str) {
     let connection = rusqlite::Connection::open(file).unwrap();
-    // It was made before there were these tables.
-    let table = "CREATE TABLE long_wait(seq INTEGER PRIMARY KEY, t_ns INTEGER NOT NULL, victim INTEGER NOT NULL,
+    // What was made before there were these tables has none of them.
+    let table = "CREATE TABLE IF NOT EXISTS long_wait(seq INTEGER PRIMARY KEY, t_ns INTEGER NOT NULL, victim INTEGER NOT NULL,
                  tid INTEGER NOT NULL, wait_ns INTEGER NOT NULL, culprit INTEGER NOT NULL, ns INTEGER NOT NULL);
                  INSERT INTO long_wait VALUES (999998, 9000000, 1, 1, 5000000, 2, 3000000), (999999, 9000000, 1, 1, 5000000, -1, 1);
-                 CREATE TABLE named_threads(seq INTEGER PRIMARY KEY, tick INTEGER NOT NULL, proc INTEGER NOT NULL,
+                 CREATE TABLE IF NOT EXISTS named_threads(seq INTEGER PRIMARY KEY, tick INTEGER NOT NULL, proc INTEGER NOT NULL,
                  comm TEXT NOT NULL, threads INTEGER NOT NULL, on_cpu_ns INTEGER NOT NULL, delay_ns INTEGER NOT NULL)";
     connection.execute_batch(table).unwrap();
     let add = |sql: &str, name: &str, n: i64| {
