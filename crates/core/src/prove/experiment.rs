@@ -47,9 +47,10 @@ pub enum Test {
     },
 }
 
-/// Values of a clock's setting beside the present one: no two of them are near a multiple of one another, so that a period
-/// that stays what it was is not taken for one that follows.
-pub const FACTORS: [f64; 4] = [1.0, 0.7, 1.3, 1.7];
+/// Values of a clock's setting, in parts of the present one. No two of them are near a multiple of one another, so that a
+/// period that stays what it was is not taken for one that follows: they are powers of the fifth root of 4, which is as far
+/// as possible from 2 in two steps and in three.
+pub const FACTORS: [f64; 4] = [1.0, 0.758, 1.32, 1.741];
 /// Periods in a block: fewer make the median of their distances a matter of chance.
 pub const PERIODS: f64 = 7.0;
 

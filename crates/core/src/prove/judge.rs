@@ -1,288 +1,328 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the blocks of an experiment say: whether the change lowers the measure, and by how much.
+//! Does the change move the measure, and by as much as the hypothesis says?
 //!
-//! The test is a randomisation test (Fisher): under the hypothesis that the change does nothing, the numbers would have been the
-//! same in any order of the arms, and each order of [`ORDERS`] was as likely in each group. So the share of all possible
-//! experiments that look as strong is the p-value, whatever the noise is: it may drift, be autocorrelated, or have outliers. The
-//! statistic is the sum of the ranks of the changed blocks, after the mean of each group is taken away (aligned ranks, Hodges and
-//! Lehmann 1962), so that one wild block weighs no more than the largest rank.
+//! Two tests, each after every group, each with an error of 5 % over all looks together ([`Looks`]):
+//!
+//! - *There is no effect.* If rejected, and the estimated effect is at least the minimal one, the hypothesis is
+//!   confirmed.
+//! - *The effect is at least the minimal one.* The minimal effect is taken back from the blocks with the change; they
+//!   should then not be worse than the others. If rejected, the hypothesis is refuted.
+//!
+//! The statistic counts in how many pairs of a block without and one with the change, in the same group, the former is
+//! larger (Wilcoxon, stratified), because one wild block must not decide. The differences themselves, as parts of the
+//! range of their group, only decide between orders with the same count. A block without a number counts against the
+//! test that it is used in: as worse than all others if it should have been better. So what made it missing need not
+//! be known.
 
-use super::design::{Arm, GROUP, ORDERS};
+use super::design::{Arm, Design, GROUP, ORDERS};
+use super::effect::{Direction, Effect, MinimalEffect, Scale, median};
+use super::looks::{Looks, Spending};
+use super::verdict::{Judgement, Look, Reason, Verdict};
+use crate::text::Unit;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
-/// Groups before the first look: with one, no result is unlikely enough.
-pub const FIRST_LOOK: usize = 2;
-/// Most groups: an experiment that is not decided by then ends without a result.
-pub const MOST_GROUPS: usize = 6;
-/// Probability of a false `confirmed`, and of a false `refuted`, over all looks.
-pub const ERROR: f64 = 0.05;
-/// What each look may spend of it: the first as much as the most extreme of its 36 experiments has, the others the rest.
-const SPENT: [f64; MOST_GROUPS - FIRST_LOOK + 1] = [0.0278, 0.0055, 0.0055, 0.0055, 0.0055];
-/// Level of the interval of the effect, both sides together.
-const INTERVAL_ERROR: f64 = 0.05;
-/// Steps in which the ends of the interval are looked for.
-const STEPS: u32 = 400;
-/// A measure that is less than this part of the baseline in the unchanged blocks is not the symptom any more.
-const SYMPTOM: f64 = 0.3;
+/// Of each test: 5 % over all looks. Until the second group 1/36, the smallest p-value that it can have.
+pub(super) const SPENDING: Spending = Spending { error: 0.05, kept: 2.0 / 3.0 };
+/// The symptom is absent where both blocks as the host was have less than this part of the pilot's number.
+const PRESENT: f64 = 0.25;
+/// Part of an arm's blocks that may have no number.
+const MAY_MISS: f64 = 0.25;
+/// Weight of the differences against that of the count: all of a group together weigh less than one pair.
+const OF_DIFFERENCE: f64 = 0.01;
+/// Standard deviations of the statistic with which a test is usually decided.
+const DECIDES: f64 = 1.9;
+/// More blocks than this cannot be foretold.
+const FORETOLD: f64 = 400.0;
 
-/// A group of blocks: what was done, and the numbers.
-pub type Group = [(Arm, f64); GROUP];
+/// When the symptom counts as present in the blocks as the host is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Guard {
+    /// Always.
+    Off,
+    /// While the measure is a quarter of the pilot's or more; if the hypothesis is a rise, also at most four times of it.
+    Pilot,
+}
 
-/// What is asked. Fixed before the first block.
+/// What an experiment asks, fixed before it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Question {
-    /// The measure before the experiment.
-    pub baseline: f64,
-    /// The least fall that counts, in the unit of the measure.
-    pub least: f64,
+    /// Unit of the measure.
+    pub unit: Unit,
+    /// Where the change should move the measure.
+    pub direction: Direction,
+    /// The smallest effect that counts.
+    pub minimal_effect: MinimalEffect,
+    /// The measure before the experiment, in its unit.
+    pub pilot: f64,
+    /// Whether the pilot's number guards the experiment.
+    pub guard: Guard,
 }
 
-/// What the blocks say so far.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Judgement {
-    /// Whether it is decided.
-    pub state: State,
-    /// By how much the measure is lower in the changed blocks: the estimate, and the ends of the interval.
-    pub effect: Effect,
-    /// Probability that a change which does nothing looks as good.
-    pub p_effect: f64,
-    /// Probability that a change which does the least that counts looks as bad.
-    pub p_no_effect: f64,
+/// A question that cannot be asked.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum ImpossibleQuestion {
+    /// The minimal effect is no effect, or more than everything.
+    #[error(
+        "a minimal effect of {0} is not possible: it must be above 0, and a share by which a measure falls must be \
+         below 1"
+    )]
+    MinimalEffect(f64),
+    /// The pilot has no symptom.
+    #[error(
+        "the measure was {0} before the experiment: with nothing to change, nothing can be proved"
+    )]
+    Pilot(f64),
 }
 
-/// A fall of the measure, in its unit.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Effect {
-    /// Estimate.
-    pub fall: f64,
-    /// Lower end of the 95 % interval.
-    pub from: f64,
-    /// Upper end.
-    pub to: f64,
-}
+impl Question {
+    /// Whether it can be asked.
+    ///
+    /// # Errors
+    /// The minimal effect is not above 0, or a fall by the whole or more; or the pilot's number is not above 0, and
+    /// guards the experiment.
+    pub fn check(&self) -> Result<(), ImpossibleQuestion> {
+        let (minimal, pilot) = (self.scale().minimal(), self.pilot);
+        let is_share = matches!(self.minimal_effect, MinimalEffect::Share(_));
+        let all = is_share && self.direction == Direction::Falls && minimal >= 1.0;
+        if !minimal.is_finite() || minimal <= 0.0 || all {
+            return Err(ImpossibleQuestion::MinimalEffect(minimal));
+        }
+        let guards = self.guard == Guard::Pilot;
+        if !pilot.is_finite() || guards && pilot <= 0.0 {
+            return Err(ImpossibleQuestion::Pilot(pilot));
+        }
+        Ok(())
+    }
 
-/// The state of an experiment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum State {
-    /// The change lowers the measure by what counts.
-    Confirmed,
-    /// It does not.
-    Refuted,
-    /// Not decided; about so many blocks more are needed, `None` if that cannot be told.
-    Undecided {
-        /// The number of blocks.
-        blocks_more: Option<u32>,
-    },
-    /// The symptom is not there any more: nothing can be learned.
-    NoSymptom,
-}
+    fn scale(&self) -> Scale {
+        Scale { direction: self.direction, minimal: self.minimal_effect }
+    }
 
-/// Judges the complete groups; `None` with fewer than [`FIRST_LOOK`].
-#[must_use]
-pub fn judge(groups: &[Group], question: Question) -> Option<Judgement> {
-    let spent = *SPENT.get(groups.len().checked_sub(FIRST_LOOK)?).or(SPENT.last())?;
-    let p_effect = p_lower(groups, 0.0);
-    let p_no_effect = p_higher(groups, question.least);
-    let effect = effect(groups);
-    let before = median(of_arm(groups, Arm::Before));
-    let state = if before < SYMPTOM * question.baseline {
-        State::NoSymptom
-    } else if p_effect <= spent && effect.fall >= question.least {
-        State::Confirmed
-    } else if p_no_effect <= spent && effect.fall < question.least {
-        State::Refuted
-    } else {
-        let nearer = p_effect.min(p_no_effect);
-        State::Undecided { blocks_more: blocks_more(groups.len(), nearer) }
-    };
-    Some(Judgement { state, effect, p_effect, p_no_effect })
-}
-
-/// The numbers of the blocks of one arm.
-fn of_arm(groups: &[Group], arm: Arm) -> Vec<f64> {
-    groups.iter().flatten().filter(|block| block.0 == arm).map(|block| block.1).collect()
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => 0.0,
-        n if n % 2 == 1 => values[n / 2],
-        n => f64::midpoint(values[n / 2 - 1], values[n / 2]),
+    /// Whether the symptom is there, in a group.
+    fn is_present(&self, before: &[f64]) -> bool {
+        let high = before.iter().copied().reduce(f64::max);
+        let low = before.iter().copied().reduce(f64::min);
+        let (Some(high), Some(low), Guard::Pilot) = (high, low, self.guard) else { return true };
+        let has_load = high >= PRESENT * self.pilot;
+        has_load && (self.direction == Direction::Falls || low * PRESENT <= self.pilot)
     }
 }
 
-/// Twice the rank of each block among all, after the mean of its group is taken away and `fall` is given back to the changed
-/// blocks. Equal numbers share their ranks.
-fn ranks(groups: &[Group], fall: f64) -> Vec<[u32; GROUP]> {
-    let aligned: Vec<f64> = groups
-        .iter()
-        .flat_map(|group| {
-            let given = group.map(|(arm, value)| match arm {
-                Arm::Before => value,
-                Arm::Changed => value + fall,
-            });
-            let mean = given.iter().sum::<f64>() / GROUP as f64;
-            given.map(|value| value - mean)
-        })
-        .collect();
-    let rank = |of: f64| {
-        let below = aligned.iter().filter(|it| **it < of).count();
-        let alike = aligned.iter().filter(|it| **it == of).count();
-        (2 * below + alike + 1) as u32
-    };
-    aligned.chunks(GROUP).map(|group| std::array::from_fn(|i| rank(group[i]))).collect()
+/// What a test asks about the effect.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Side {
+    /// Rejected if the effect is larger.
+    Larger,
+    /// Rejected if the effect is smaller.
+    Smaller,
 }
 
-fn sum(ranks: &[u32; GROUP], order: &[Arm; GROUP]) -> u32 {
-    ranks.iter().zip(order).filter(|(_, arm)| **arm == Arm::Changed).map(|(rank, _)| rank).sum()
+/// A test of one size of the effect, group after group.
+pub(super) struct SizeTest<'a> {
+    design: &'a Design,
+    scale: Scale,
+    side: Side,
+    effect: f64,
+    looks: Looks,
+    groups: usize,
 }
 
-/// How many of all possible experiments have which sum of ranks, and the sum of the one that was made.
-fn distribution(groups: &[Group], fall: f64) -> (BTreeMap<u32, f64>, u32) {
-    let mut all = BTreeMap::from([(0, 1.0)]);
-    let mut made = 0;
-    for (ranks, group) in ranks(groups, fall).iter().zip(groups) {
-        made += sum(ranks, &group.map(|block| block.0));
-        let mut with = BTreeMap::new();
-        for (so_far, chance) in &all {
-            for order in &ORDERS {
-                *with.entry(so_far + sum(ranks, order)).or_insert(0.0) +=
-                    chance / ORDERS.len() as f64;
+impl<'a> SizeTest<'a> {
+    pub(super) fn new(design: &'a Design, scale: Scale, side: Side, effect: f64) -> Self {
+        let looks = Looks::new(SPENDING);
+        Self { design, scale, side, effect, looks, groups: 0 }
+    }
+
+    /// Adds a group, and looks if it is time.
+    pub(super) fn add(&mut self, four: &[Option<f64>; GROUP]) {
+        let order = self.design.order(self.groups);
+        let mut values = [0.0; GROUP];
+        // Without an effect of this size, all values are from one population; with the effect that is looked for, those
+        // as the host is are larger.
+        let falls = (self.scale.direction == Direction::Falls) == (self.side == Side::Larger);
+        let sign = if falls { 1.0 } else { -1.0 };
+        for (value, (number, arm)) in values.iter_mut().zip(four.iter().zip(ORDERS[order])) {
+            *value = match (number, arm) {
+                (Some(number), Arm::Before) => sign * number,
+                (Some(number), Arm::Changed) => sign * self.scale.undo(*number, self.effect),
+                (None, Arm::Before) => f64::NEG_INFINITY,
+                (None, Arm::Changed) => f64::INFINITY,
             }
         }
-        all = with;
+        self.looks.add(&scores(&values), order);
+        self.groups += 1;
+        if self.groups >= self.design.limits().least_groups as usize {
+            self.looks.look();
+        }
     }
-    (all, made)
 }
 
-/// Probability that the changed blocks are as low as they are, if the change lowers them by `fall`.
-fn p_lower(groups: &[Group], fall: f64) -> f64 {
-    let (all, made) = distribution(groups, fall);
-    all.range(..=made).map(|it| it.1).sum::<f64>().min(1.0)
-}
-
-/// Probability that the changed blocks are as high as they are, if the change lowers them by `fall`.
-fn p_higher(groups: &[Group], fall: f64) -> f64 {
-    let (all, made) = distribution(groups, fall);
-    all.range(made..).map(|it| it.1).sum::<f64>().min(1.0)
-}
-
-/// The falls that the numbers do not contradict (inversion of the test), and their middle.
-fn effect(groups: &[Group]) -> Effect {
-    let (before, changed) = (of_arm(groups, Arm::Before), of_arm(groups, Arm::Changed));
-    let fall = median(before.clone()) - median(changed.clone());
-    let ends = |values: &[f64]| {
-        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-        (least, values.iter().copied().fold(f64::NEG_INFINITY, f64::max))
+/// The statistic of a group for each order that it could have had.
+fn scores(values: &[f64; GROUP]) -> [f64; ORDERS.len()] {
+    let finite = || values.iter().copied().filter(|value| value.is_finite());
+    let range = finite().fold(f64::NEG_INFINITY, f64::max) - finite().fold(f64::INFINITY, f64::min);
+    let pair = |before: f64, changed: f64| {
+        if before == changed {
+            return 0.0;
+        }
+        let sign = if before > changed { 1.0 } else { -1.0 };
+        let part = if range > 0.0 { ((before - changed) / range).clamp(-1.0, 1.0) } else { sign };
+        sign + OF_DIFFERENCE * part
     };
-    let ((a_least, a_most), (b_least, b_most)) = (ends(&before), ends(&changed));
-    let (from, to) = (a_least - b_most, a_most - b_least);
-    let step = (to - from) / f64::from(STEPS);
-    let error = INTERVAL_ERROR / 2.0;
-    let fits = |fall: f64| p_lower(groups, fall) > error && p_higher(groups, fall) > error;
-    let mut falls = (0..=STEPS).map(|i| from + f64::from(i) * step).filter(|fall| fits(*fall));
-    let first = falls.next().unwrap_or(fall);
-    let last = falls.next_back().unwrap_or(first);
-    Effect { fall, from: first.min(fall), to: last.max(fall) }
+    ORDERS.map(|order| {
+        let of = |wanted: Arm| {
+            values.iter().zip(order).filter(move |(_, arm)| *arm == wanted).map(|(value, _)| *value)
+        };
+        of(Arm::Before).flat_map(|before| of(Arm::Changed).map(move |it| pair(before, it))).sum()
+    })
 }
 
-/// About how many blocks more decide, if the numbers go on as they are: the distance from chance, in standard deviations, grows
-/// with the square root of their number.
-fn blocks_more(groups: usize, p: f64) -> Option<u32> {
-    let deviations = |p: f64| crate::stats::student_quantile(p.clamp(1e-9, 1.0), 1e6);
-    let (is, needed) = (deviations(2.0 * p.min(0.5)), deviations(2.0 * SPENT[SPENT.len() - 1]));
-    let times = (needed / is).powi(2);
-    let more = (groups as f64 * times).ceil() - groups as f64;
-    (more.is_finite() && more < 50.0).then(|| (more.max(1.0) as u32) * GROUP as u32)
+/// Says what the numbers of the blocks so far mean, one for each block in the order of the design. `None`, what is not
+/// finite and what is negative is no number. An incomplete group is left out, and so are blocks after the verdict.
+#[must_use]
+pub fn judge(design: &Design, question: &Question, numbers: &[Option<f64>]) -> Judgement {
+    let numbers: Vec<Option<f64>> =
+        numbers.iter().map(|number| number.filter(|it| it.is_finite() && *it >= 0.0)).collect();
+    let (verdict, looks, used) = decide(design, question, &numbers);
+    let numbers = &numbers[..used * GROUP];
+    let of = |wanted: Arm| {
+        numbers.iter().zip(design.arms()).filter(move |(_, arm)| *arm == wanted).map(|(it, _)| *it)
+    };
+    let middle = |wanted: Arm| {
+        let mut sorted: Vec<f64> = of(wanted).flatten().collect();
+        sorted.sort_by(f64::total_cmp);
+        median(&sorted)
+    };
+    let missing = |wanted: Arm| of(wanted).filter(Option::is_none).count() as u32;
+    Judgement {
+        verdict,
+        groups: used as u32,
+        before: middle(Arm::Before),
+        changed: middle(Arm::Changed),
+        effect: effect(design, question.scale(), numbers),
+        before_missing: missing(Arm::Before),
+        changed_missing: missing(Arm::Changed),
+        looks,
+    }
+}
+
+/// The verdict, the looks, and the number of groups up to the verdict.
+pub(super) fn decide(
+    design: &Design,
+    question: &Question,
+    numbers: &[Option<f64>],
+) -> (Verdict, Vec<Look>, usize) {
+    let scale = question.scale();
+    let limits = design.limits();
+    let mut no_effect = SizeTest::new(design, scale, Side::Larger, 0.0);
+    let mut minimal = SizeTest::new(design, scale, Side::Smaller, scale.minimal());
+    let mut looks = Vec::new();
+    let mut verdict = Verdict::Undecided { blocks_more: None };
+    let most = limits.most_groups as usize;
+    let complete = numbers.as_chunks::<GROUP>().0;
+    let used = complete.len().min(most);
+    for (at, four) in complete[..used].iter().enumerate() {
+        let arms = ORDERS[design.order(at)];
+        let before: Vec<f64> = four
+            .iter()
+            .zip(arms)
+            .filter(|(_, arm)| *arm == Arm::Before)
+            .filter_map(|it| *it.0)
+            .collect();
+        let so_far = at + 1;
+        if !question.is_present(&before) {
+            let after_groups = at as u32;
+            let gone = Reason::SymptomGone { after_groups };
+            let reason = if at == 0 { Reason::SymptomAbsent } else { gone };
+            return (Verdict::Inconclusive { reason }, looks, so_far);
+        }
+        no_effect.add(four);
+        minimal.add(four);
+        if so_far < limits.least_groups as usize {
+            continue;
+        }
+        let seen = &numbers[..so_far * GROUP];
+        let effect = median(&scale.of_pairs(design, seen));
+        looks.push(Look {
+            groups: so_far as u32,
+            no_effect: no_effect.looks.seen(),
+            minimal_effect: minimal.looks.seen(),
+            effect,
+        });
+        let is_enough = effect.is_some_and(|it| it >= scale.minimal());
+        let towards = if is_enough { &no_effect } else { &minimal };
+        let blocks_more = blocks_more(&towards.looks, so_far);
+        let missing = too_many_missing(design, seen);
+        verdict = match is_enough {
+            _ if missing => Verdict::Undecided { blocks_more: None },
+            true if no_effect.looks.is_rejected() => Verdict::Confirmed,
+            false if minimal.looks.is_rejected() => Verdict::Refuted,
+            _ => Verdict::Undecided { blocks_more },
+        };
+        if !verdict.is_undecided() {
+            return (verdict, looks, so_far);
+        }
+        if so_far == most {
+            let used_up = Reason::BlocksUsedUp { blocks_more };
+            let reason = if missing { Reason::NumbersMissing } else { used_up };
+            verdict = Verdict::Inconclusive { reason };
+        }
+    }
+    (verdict, looks, used)
+}
+
+/// Whether more than a quarter of the blocks of an arm have no number.
+fn too_many_missing(design: &Design, numbers: &[Option<f64>]) -> bool {
+    let missing = |wanted: Arm| {
+        let of_arm = numbers.iter().zip(design.arms()).filter(|(_, arm)| *arm == wanted);
+        of_arm.filter(|(number, _)| number.is_none()).count() as f64
+    };
+    let may = MAY_MISS * numbers.len() as f64 / 2.0;
+    missing(Arm::Before) > may || missing(Arm::Changed) > may
+}
+
+/// About how many more blocks a test needs, if its statistic grows on as it did: in proportion to the number of
+/// groups, its standard deviation to their root.
+fn blocks_more(looks: &Looks, groups: usize) -> Option<u32> {
+    let deviations = looks.deviations();
+    if deviations <= 0.0 {
+        return None;
+    }
+    let now = groups as f64;
+    let more = (now * (DECIDES / deviations).powi(2) - now).ceil().max(1.0) * GROUP as f64;
+    (more <= FORETOLD).then_some(more as u32)
+}
+
+/// The effect, with the sizes that the sequential test does not reject: its inversion. The sign of a pair's difference
+/// changes where its effect is taken back, so only the effects of the pairs can be limits.
+fn effect(design: &Design, scale: Scale, numbers: &[Option<f64>]) -> Option<Effect> {
+    let mut pairs = scale.of_pairs(design, numbers);
+    let estimate = median(&pairs)?;
+    pairs.retain(|it| it.is_finite());
+    pairs.dedup();
+    let rejects = |side: Side, size: f64| {
+        let mut test = SizeTest::new(design, scale, side, size);
+        numbers.as_chunks::<GROUP>().0.iter().for_each(|four| test.add(four));
+        !scale.is_possible(size) || test.looks.is_rejected()
+    };
+    // Between two neighbours the test hardly changes; where it is most cautious there, decides.
+    let beside = |limit: f64, towards: f64| limit + 0.001 * (towards - limit);
+    let step = pairs.last()?.abs().max(pairs.first()?.abs()).max(f64::MIN_POSITIVE);
+    let larger = |at: usize| {
+        let below = if at == 0 { pairs[0] - step } else { pairs[at - 1] };
+        rejects(Side::Larger, beside(pairs[at], below))
+    };
+    let smaller = |at: usize| {
+        let above = pairs.get(at + 1).copied().unwrap_or(pairs[at] + step);
+        rejects(Side::Smaller, beside(pairs[at], above))
+    };
+    let all: Vec<usize> = (0..pairs.len()).collect();
+    let rejected = all.partition_point(|at| larger(*at));
+    let at_least = rejected.checked_sub(1).map(|at| pairs[at]);
+    let kept = all.partition_point(|at| !smaller(*at));
+    Some(Effect { estimate, at_least, at_most: pairs.get(kept).copied() })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::prove::design::Draw;
-    use proptest::prelude::*;
-
-    const QUESTION: Question = Question { baseline: 100.0, least: 25.0 };
-
-    fn groups(n: usize, seed: u64, mut value: impl FnMut(Arm) -> f64) -> Vec<Group> {
-        let mut draw = Draw::new(seed);
-        (0..n).map(|_| draw.order().map(|arm| (arm, value(arm)))).collect()
-    }
-
-    #[test]
-    fn a_clear_effect_is_confirmed_at_the_first_look_and_none_is_refuted() {
-        let mut noise = Draw::new(9);
-        let mut around = |mean: f64| mean + noise.below(10) as f64;
-        let clear = groups(2, 1, |arm| around(if arm == Arm::Changed { 20.0 } else { 100.0 }));
-        let it = judge(&clear, QUESTION).unwrap();
-        assert_eq!(it.state, State::Confirmed);
-        assert!((it.p_effect - 1.0 / 36.0).abs() < 1e-9, "{it:?}");
-        assert!(it.effect.from <= 80.0 && it.effect.to >= 75.0 && it.effect.from > 25.0, "{it:?}");
-        let none = groups(2, 1, |_| around(100.0));
-        assert_eq!(judge(&none, QUESTION).unwrap().state, State::Refuted);
-        assert_eq!(judge(&none[..1], QUESTION), None);
-    }
-
-    #[test]
-    fn worse_is_refuted_too_little_is_not_confirmed_and_no_symptom_is_said() {
-        let worse = groups(2, 3, |arm| if arm == Arm::Changed { 200.0 } else { 100.0 });
-        assert_eq!(judge(&worse, QUESTION).unwrap().state, State::Refuted);
-        let little = groups(3, 3, |arm| if arm == Arm::Changed { 90.0 } else { 100.0 });
-        assert_eq!(judge(&little, QUESTION).unwrap().state, State::Refuted);
-        let gone = groups(2, 3, |arm| if arm == Arm::Changed { 1.0 } else { 5.0 });
-        assert_eq!(judge(&gone, QUESTION).unwrap().state, State::NoSymptom);
-    }
-
-    #[test]
-    fn one_wild_block_does_not_undo_what_the_others_say() {
-        for wild in 0..8_usize {
-            let mut numbers =
-                groups(3, wild as u64, |arm| if arm == Arm::Changed { 20.0 } else { 100.0 });
-            numbers[wild / GROUP][wild % GROUP].1 = 10_000.0;
-            let it = judge(&numbers, QUESTION).unwrap();
-            assert_ne!(it.state, State::Refuted, "{wild}: {it:?}");
-        }
-    }
-
-    proptest! {
-        /// Under no effect the p-value is at most `x` in at most that share of all experiments: all orders of one set of
-        /// numbers are gone through.
-        #[test]
-        fn the_p_value_is_exact(numbers in prop::collection::vec(0.0..1e6f64, 8)) {
-            let mut ps = Vec::new();
-            for first in ORDERS {
-                for second in ORDERS {
-                    let of = |order: [Arm; GROUP], from: usize| -> Group {
-                        std::array::from_fn(|i| (order[i], numbers[from + i]))
-                    };
-                    ps.push(p_lower(&[of(first, 0), of(second, GROUP)], 0.0));
-                }
-            }
-            for x in [0.0278, 0.1, 0.3, 0.7] {
-                let at_most = ps.iter().filter(|p| **p <= x + 1e-9).count();
-                prop_assert!(at_most as f64 / 36.0 <= x + 1e-4, "{at_most} at {x}");
-            }
-        }
-
-        /// The unit does not matter, nor does a constant.
-        #[test]
-        fn scale_and_origin_do_not_matter(
-            numbers in prop::collection::vec(1.0..1e3f64, 8),
-            seed: u64,
-            times in prop::sample::select(vec![0.5, 2.0, 1024.0]),
-        ) {
-            let mut at = 0;
-            let plain = groups(2, seed, |_| { at += 1; numbers[at - 1] });
-            let scaled: Vec<Group> =
-                plain.iter().map(|group| group.map(|(arm, value)| (arm, value * times))).collect();
-            let question = |by: f64| Question { baseline: 300.0 * by, least: 50.0 * by };
-            let (one, other) = (judge(&plain, question(1.0)).unwrap(), judge(&scaled, question(times)).unwrap());
-            prop_assert_eq!(one.state, other.state);
-            prop_assert!((one.p_effect - other.p_effect).abs() < 1e-9);
-            prop_assert!(one.effect.from <= one.effect.fall && one.effect.fall <= one.effect.to);
-        }
-    }
-}
+mod tests;

@@ -11,6 +11,7 @@ mod coincidence;
 mod exact;
 mod interval;
 mod period;
+mod random;
 mod shift;
 mod span;
 mod student;
@@ -30,6 +31,7 @@ pub use coincidence::{
 pub use exact::{fisher, holm};
 pub use interval::{Interval, Scatter, interval, ratio};
 pub use period::{Clock, Rhythm, grid, rhythm};
+pub use random::Random;
 pub use shift::{LEAST_CORRELATION, MIN_BLOCKS, Shift, ratios, shift};
 pub use span::Span;
 pub use student::{student_p, student_quantile};

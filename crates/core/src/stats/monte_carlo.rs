@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! False-positive rate and power of the statistical tests of this module, by many simulated windows with a fixed seed.
 
+use super::Random as Rng;
 use super::{
     Clock, Rhythm, SIGNIFICANT, Span, coincidence, coincidence_by_length, grid, pace, rhythm,
     worst_moments,
@@ -9,21 +10,13 @@ use super::{
 const S: f64 = 1e9;
 const RUNS: u32 = 2000;
 
-/// SplitMix64 (Steele et al. 2014): small, and the same on every machine.
-pub(super) struct Rng(pub(super) u64);
-
 impl Rng {
-    pub(super) fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        // 53 bits; never 0.
-        (((z ^ (z >> 31)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    pub(crate) fn next(&mut self) -> f64 {
+        self.uniform()
     }
 
     /// Normally distributed, by Box and Muller.
-    pub(super) fn normal(&mut self) -> f64 {
+    pub(crate) fn normal(&mut self) -> f64 {
         (-2.0 * self.next().ln()).sqrt() * (2.0 * std::f64::consts::PI * self.next()).cos()
     }
 
@@ -77,7 +70,7 @@ fn share(seed: u64, say: impl Fn(&mut Rng) -> bool) -> f64 {
 }
 
 fn share_of(runs: u32, seed: u64, say: impl Fn(&mut Rng) -> bool) -> f64 {
-    let mut chance = Rng(seed);
+    let mut chance = Rng::new(seed);
     let yes = (0..runs).filter(|_| say(&mut chance)).count();
     yes as f64 / f64::from(runs)
 }

@@ -2,7 +2,7 @@
 //! How often two recordings of the same load are told to differ, by simulated pairs with a fixed seed; and what is
 //! missed. The table is in `docs/compare.md`.
 
-use super::monte_carlo::Rng;
+use super::Random as Rng;
 use super::{SIGNIFICANT, holm, shift};
 
 /// Loads of a host: how the seconds of a process vary.
@@ -60,7 +60,7 @@ fn false_claims(
     seconds: [usize; 2],
     correlation: f64,
 ) -> f64 {
-    let mut chance = Rng(7);
+    let mut chance = Rng::new(7);
     let claims = (0..runs).filter(|_| {
         let ps: Vec<f64> = (0..processes)
             .map(|_| {
@@ -95,7 +95,7 @@ fn at_most_five_of_a_hundred_pairs_of_the_same_load_differ() {
 #[test]
 fn what_could_have_been_seen_is_seen_as_a_rule() {
     for (seconds, correlation) in [(20, 0.0), (20, 0.5), (60, 0.5)] {
-        let mut chance = Rng(11);
+        let mut chance = Rng::new(11);
         let runs = 400;
         let seen = (0..runs).filter(|_| {
             let [a, b] = [0, 1].map(|_| Load::Normal.seconds(&mut chance, seconds, correlation));
