@@ -45,17 +45,22 @@ pub(in super::super) fn is_bad_observation(finding: &Finding) -> bool {
 /// The verdict in a few words, including checks that were not possible: omitting them would imply that they passed.
 fn verdict(report: &Report) -> String {
     let of = |level| report.findings.iter().filter(|finding| finding.severity == level).count();
-    let levels = [Severity::High, Severity::Medium, Severity::Low, Severity::Info];
+    let levels = [Severity::High, Severity::Medium, Severity::Low];
     let counts: Vec<String> = levels
         .into_iter()
         .filter(|&level| of(level) > 0)
         .map(|level| format!("{} {}", of(level), severity(level)))
         .collect();
-    let found = match (counts.as_slice(), report.findings.len()) {
+    let mut found = match (counts.as_slice(), levels.into_iter().map(of).sum::<usize>()) {
         ([], _) => "nothing found".into(),
         (_, 1) => format!("{} finding", counts[0]),
         (_, n) => format!("{n} findings, {}", counts.join(", ")),
     };
+    // What is for information only costs nobody anything: it is a remark, as in the line of answers.
+    let remarks = of(Severity::Info) as u64;
+    if remarks > 0 {
+        found += &format!("; {}", counted(remarks, "remark", "remarks"));
+    }
     match report.not_checked.len() as u64 {
         0 => found,
         blind => format!("{found}; {} not possible", counted(blind, "check was", "checks were")),
