@@ -5,10 +5,8 @@
 
 use crate::program::{refuse, run, scratch, stderr, stdout};
 use crate::repo::root;
+use deburr_core::render::MOST_PAGE_BYTES;
 use std::fs;
-
-/// Maximum size of a page.
-const MOST_BYTES: usize = 500_000;
 
 fn recording(scenario: &str) -> String {
     root().join("fixtures/lab").join(scenario).join("recording.deburr").display().to_string()
@@ -24,7 +22,11 @@ fn a_page_is_small_and_is_read_back_as_the_same_report() {
         let shown = run(&["report", &file, "--html", &page], 0);
         assert_eq!(stdout(&shown), text, "the page is written besides the text");
         let html = fs::read_to_string(&page).unwrap();
-        assert!(html.starts_with("<!doctype html>") && html.len() < MOST_BYTES, "{}", html.len());
+        assert!(
+            html.starts_with("<!doctype html>") && html.len() < MOST_PAGE_BYTES,
+            "{}",
+            html.len()
+        );
         assert_eq!(stdout(&run(&["report", &page], 0)), text);
         for option in ["-v", "-q", "--json"] {
             let (now, then) =
@@ -100,7 +102,11 @@ fn comparisons_and_transcripts_have_pages() {
     let (a, b) = (recording("neighbour-2"), recording("neighbour-8"));
     let text = stdout(&run(&["compare", &a, &b, "--html", shown], 0));
     let html = fs::read_to_string(&page).unwrap();
-    assert!(html.len() < MOST_BYTES && html.contains("id=\"deburr-compare\""), "{}", html.len());
+    assert!(
+        html.len() < MOST_PAGE_BYTES && html.contains("id=\"deburr-compare\""),
+        "{}",
+        html.len()
+    );
     let title = text.lines().next().unwrap().split('`').next().unwrap();
     assert!(html.contains(title), "{title}");
     assert!(refuse(&["report", shown]).contains("deburr-compare"));

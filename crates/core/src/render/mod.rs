@@ -37,8 +37,8 @@ pub use compare::comparison;
 pub use cpu_check::cpu_check;
 pub use host_diff::host_diff;
 pub use html::{
-    InPage, MAX_PAGE_BYTES, PageError, comparison_html, cpu_check_html, host_diff_html, html,
-    is_page, read_html, read_page, sweep_html,
+    InPage, MAX_PAGE_BYTES, MOST_PAGE_BYTES, PageError, comparison_html, cpu_check_html,
+    host_diff_html, html, is_page, read_html, read_page, sweep_html,
 };
 pub use json::{json, json_document};
 pub use manual::manual;

@@ -43,7 +43,8 @@ pub(super) fn plot(
             let Some(it) = value.filter(|it| it.value > 0.0) else { continue };
             let x = j * slot_width + (slot_width - series.len()) / 2 + i;
             let (low, high) = (it.low.unwrap_or(it.value), it.high.unwrap_or(it.value));
-            for row in &mut cells[scale.row(high)..=scale.row(low)] {
+            let (high, low) = (scale.row(high.max(low)), scale.row(low.min(high)));
+            for row in &mut cells[high..=low] {
                 row[x] = ':';
             }
             cells[scale.row(it.value)][x] = letter(i);

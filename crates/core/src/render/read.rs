@@ -8,7 +8,7 @@ use super::table::{Column, Table};
 use crate::finding::Severity;
 use crate::text::escape::{command, identifier, label, sentence};
 use crate::text::units::{counted, value};
-use crate::transcript::{Document, FileRead, Number, SectionRead, Statement, Weight};
+use crate::transcript::{Document, FileRead, Number, SectionRead, Statement, Unread, Weight};
 
 /// Maximum width of the name of a number.
 const NAME: usize = 34;
@@ -54,7 +54,7 @@ fn headline(document: &Document) -> String {
         |weight| document.statements.iter().filter(|it| it.weight == weight).count() as u64;
     let files = counted(document.files.len() as u64, "file", "files");
     let read: u64 = document.files.iter().map(|file| file.sections.len() as u64).sum();
-    let unread: u64 = document.files.iter().map(|file| file.unread_lines).sum();
+    let unread = document.files.iter().map(|file| file.unread_lines).fold(0, u64::saturating_add);
     let mut parts = vec![format!("read {} in {files}", counted(read, "output", "outputs"))];
     parts.push(match number(Weight::Found) {
         0 => "nothing that explains latency was found".to_owned(),
@@ -91,7 +91,8 @@ fn file(page: &mut Page, read: &FileRead, all: bool) {
     if more > 0 {
         page.paragraph(2, 2, Colour::Aside, &format!("and {more} more (-v shows them)"));
     }
-    let named: u64 = read.unread.iter().map(|it| it.to_line - it.from_line + 1).sum();
+    let length = |it: &Unread| it.to_line.saturating_sub(it.from_line).saturating_add(1);
+    let named = read.unread.iter().map(length).fold(0, u64::saturating_add);
     if read.unread_lines > named {
         let text = format!(
             "{} more were not understood",

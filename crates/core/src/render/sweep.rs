@@ -18,6 +18,8 @@ const END: Column = Column::Left(0);
 const WIDE: f64 = 100.0;
 /// Maximum width of a variant's name in a table; with longer names, letters are used and explained above.
 const NAME: usize = 22;
+/// Maximum number of rates in a chart.
+const MAX_RATES: usize = 200;
 /// Width of a page that has room for names in its tables.
 const WIDE_PAGE: usize = 100;
 
@@ -110,7 +112,9 @@ fn key(setup: &Setup, page: &mut Page) {
 
 /// The first two cells of a row: rate and variant.
 fn start(sweep: &Sweep, point: &Point, has_names: bool) -> [String; 2] {
-    let name = sentence(&sweep.setup.variants[point.variant].name);
+    // A document may be anybody's: its points may be of no variant.
+    let variant = sweep.setup.variants.get(point.variant);
+    let name = variant.map_or_else(|| NONE.to_owned(), |it| sentence(&it.name));
     let letter = letter(point.variant);
     let rate = point.rate_per_s.map_or(NONE.into(), rate_text);
     [
@@ -274,10 +278,14 @@ fn charts(sweep: &Sweep, page: &mut Page) {
 /// Values of each variant by rate.
 pub(super) type Series = Vec<Vec<Option<Interval>>>;
 
-/// What is charted by rate, with its title; all values are nanoseconds.
+/// What is charted by rate, with its title; all values are nanoseconds. Nothing of more variants than there are letters,
+/// or of more rates than a chart has room for.
 pub(super) fn series(sweep: &Sweep) -> [(&'static str, Series); 2] {
     let setup = &sweep.setup;
     let series = |of: fn(&Point) -> Option<Interval>| -> Series {
+        if setup.variants.len() > MAX_SERIES || setup.rates_per_s.len() > MAX_RATES {
+            return Vec::new();
+        }
         let value = |variant: usize, rate: f64| {
             let mut points = sweep.points.iter();
             points.find(|it| it.variant == variant && it.rate_per_s == Some(rate)).and_then(of)

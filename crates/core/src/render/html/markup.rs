@@ -2,6 +2,7 @@
 //! HTML as it is built: names of elements and attributes are the program's, and whatever else comes in is escaped. There
 //! is no way to add a computed text unescaped.
 
+use super::size::MOST_BYTES;
 use std::fmt::Display;
 use std::fmt::Write as _;
 
@@ -49,6 +50,10 @@ impl Markup {
         attributes: &Attributes,
         content: impl FnOnce(&mut Self),
     ) {
+        // A page that is too large already is not used.
+        if self.html.len() > MOST_BYTES {
+            return;
+        }
         self.html.push('<');
         self.html.push_str(name);
         for (name, value) in &attributes.0 {

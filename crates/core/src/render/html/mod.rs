@@ -15,6 +15,7 @@ mod load;
 mod markup;
 mod plots;
 mod png;
+mod size;
 mod svg;
 mod sweep;
 mod time;
@@ -23,6 +24,7 @@ mod time;
 pub(crate) mod tests;
 
 pub use embedded::{InPage, MAX_PAGE_BYTES, PageError, is_page, read_page};
+pub use size::MOST_BYTES as MOST_PAGE_BYTES;
 
 use super::TextStyle;
 use super::json::refuse_not_finite;
@@ -56,25 +58,32 @@ pub fn html(
     refuse_not_finite(report)?;
     let json = compact(report)?;
     let check_json = check.map(compact).transpose()?;
-    // Without plots over time there is nothing for the script to do.
-    let script = plots.map(|_| SCRIPT);
-    Ok(page(&words::headline(report), script, |to| {
-        header(to, report);
-        to.element("main", &none(), |to| {
-            if script.is_some() {
-                to.tag("p", &class("aside zoom").and("hidden", ""), ZOOM);
+    let title = words::headline(report);
+    let pages = size::versions(report, plots).map(|shown| {
+        let plots = shown.plots.as_ref();
+        // Without plots over time there is nothing for the script to do.
+        let script = plots.map(|_| SCRIPT);
+        page(&title, script, |to| {
+            header(to, &shown);
+            to.element("main", &none(), |to| {
+                if script.is_some() {
+                    to.tag("p", &class("aside zoom").and("hidden", ""), ZOOM);
+                }
+                if let Some(check) = check {
+                    to.prose("p", &class("note"), &sentence(&check.check.verdict.summary));
+                    cpu_check::body(to, check);
+                }
+                body(to, &shown.report, plots);
+            });
+            if shown.has_json {
+                to.data(embedded::REPORT, &json);
+                if let Some(json) = &check_json {
+                    to.data(embedded::CHECK, json);
+                }
             }
-            if let Some(check) = check {
-                to.prose("p", &class("note"), &sentence(&check.check.verdict.summary));
-                cpu_check::body(to, check);
-            }
-            body(to, report, plots);
-        });
-        to.data(embedded::REPORT, &json);
-        if let Some(json) = check_json {
-            to.data(embedded::CHECK, &json);
-        }
-    }))
+        })
+    });
+    Ok(size::first_that_fits(&title, pages))
 }
 
 /// A check of CPUs as an HTML page.
@@ -83,10 +92,10 @@ pub fn html(
 /// If it cannot be represented in JSON.
 pub fn cpu_check_html(document: &Document) -> Result<String, serde_json::Error> {
     let json = compact(document)?;
-    Ok(page(&sentence(&document.check.verdict.summary), None, |to| {
+    let title = sentence(&document.check.verdict.summary);
+    Ok(size::of_document(&title, (embedded::CHECK, &json), |to| {
         to.element("header", &none(), |to| cpu_check::header(to, document));
         to.element("main", &none(), |to| cpu_check::body(to, document));
-        to.data(embedded::CHECK, &json);
     }))
 }
 
@@ -96,10 +105,10 @@ pub fn cpu_check_html(document: &Document) -> Result<String, serde_json::Error> 
 /// If it cannot be represented in JSON.
 pub fn sweep_html(sweep: &Sweep) -> Result<String, serde_json::Error> {
     let json = compact(sweep)?;
-    Ok(page(&super::sweep::headline(&sweep.setup), None, |to| {
+    let title = super::sweep::headline(&sweep.setup);
+    Ok(size::of_document(&title, (embedded::SWEEP, &json), |to| {
         to.element("header", &none(), |to| sweep::header(to, sweep));
         to.element("main", &none(), |to| sweep::body(to, sweep));
-        to.data(embedded::SWEEP, &json);
     }))
 }
 
@@ -108,9 +117,9 @@ pub fn sweep_html(sweep: &Sweep) -> Result<String, serde_json::Error> {
 /// # Errors
 /// If it cannot be represented in JSON.
 pub fn comparison_html(comparison: &Comparison) -> Result<String, serde_json::Error> {
-    let mut page = Page::of_blocks();
-    super::compare::write(&mut page, comparison, WHOLE);
-    of_blocks(&comparison.verdict.sentence, page, (embedded::COMPARISON, compact(comparison)?))
+    let json = compact(comparison)?;
+    let write = |page: &mut Page, style| super::compare::write(page, comparison, style);
+    Ok(of_blocks(&comparison.verdict.sentence, write, (embedded::COMPARISON, &json)))
 }
 
 /// A comparison of hosts as an HTML page.
@@ -118,9 +127,9 @@ pub fn comparison_html(comparison: &Comparison) -> Result<String, serde_json::Er
 /// # Errors
 /// If it cannot be represented in JSON.
 pub fn host_diff_html(diff: &HostDiff) -> Result<String, serde_json::Error> {
-    let mut page = Page::of_blocks();
-    super::host_diff::write(&mut page, diff, WHOLE);
-    of_blocks(&super::host_diff::headline(diff), page, (embedded::HOST_DIFF, compact(diff)?))
+    let json = compact(diff)?;
+    let write = |page: &mut Page, style| super::host_diff::write(page, diff, style);
+    Ok(of_blocks(&super::host_diff::headline(diff), write, (embedded::HOST_DIFF, &json)))
 }
 
 /// What was read of transcripts as an HTML page.
@@ -128,24 +137,37 @@ pub fn host_diff_html(diff: &HostDiff) -> Result<String, serde_json::Error> {
 /// # Errors
 /// If it cannot be represented in JSON.
 pub fn read_html(document: &transcript::Document) -> Result<String, serde_json::Error> {
-    let mut page = Page::of_blocks();
-    super::read::write(&mut page, document, WHOLE);
-    of_blocks("what was read", page, (embedded::READ, compact(document)?))
+    let json = compact(document)?;
+    let write = |page: &mut Page, style| super::read::write(page, document, style);
+    Ok(of_blocks("what was read", write, (embedded::READ, &json)))
 }
 
-/// Everything is shown.
-const WHOLE: TextStyle = TextStyle { columns: 100, color: false, verbosity: 2 };
-
+/// A page of what is written for a terminal, with all details if there is room for them.
 fn of_blocks(
     title: &str,
-    written: Page,
-    (id, json): (&'static str, String),
-) -> Result<String, serde_json::Error> {
-    let blocks = written.into_blocks();
-    Ok(page(&sentence(title), None, |to| {
-        to.element("main", &none(), |to| blocks::write(to, &blocks));
-        to.data(id, &json);
-    }))
+    write: impl Fn(&mut Page, TextStyle),
+    (id, json): (&'static str, &str),
+) -> String {
+    let title = sentence(title);
+    let versions: [(u8, &[&str]); 4] = [
+        (2, &[]),
+        (2, &[size::DOCUMENT]),
+        (1, &[size::DOCUMENT, size::DETAILS]),
+        (0, &[size::DOCUMENT, size::DETAILS]),
+    ];
+    let pages = versions.into_iter().map(|(verbosity, left_out)| {
+        let mut written = Page::of_blocks();
+        write(&mut written, TextStyle { columns: 100, color: false, verbosity });
+        let blocks = written.into_blocks();
+        page(&title, None, |to| {
+            size::note(to, left_out);
+            to.element("main", &none(), |to| blocks::write(to, &blocks));
+            if left_out.is_empty() {
+                to.data(id, json);
+            }
+        })
+    });
+    size::first_that_fits(&title, pages)
 }
 
 fn compact(document: &impl Serialize) -> Result<String, serde_json::Error> {
@@ -215,7 +237,8 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 /// The answer: what was watched, the verdict, and for each question whether something was found.
-fn header(to: &mut Markup, report: &Report) {
+fn header(to: &mut Markup, shown: &size::Shown) {
+    let report = &shown.report;
     to.newline();
     to.element("header", &none(), |to| {
         to.prose("h1", &none(), &words::headline(report));
@@ -226,6 +249,7 @@ fn header(to: &mut Markup, report: &Report) {
                 to.words(&sentence(event));
             });
         }
+        size::note(to, &shown.left_out);
         answers(to, report);
     });
 }

@@ -280,7 +280,7 @@ fn a_sweep_is_shown_with_what_its_text_says() {
 }
 
 /// The text of the body of a page. Elements within a sentence are not words of their own.
-fn plain_text(page: &str) -> String {
+pub(super) fn plain_text(page: &str) -> String {
     let mut text = String::new();
     let mut inside = false;
     for c in page.split_once("<body>").unwrap().1.split("<script").next().unwrap().chars() {
@@ -298,7 +298,7 @@ fn plain_text(page: &str) -> String {
 }
 
 /// Plots of a window of 75 s, with a device that is busy now and then.
-fn plots() -> Plots {
+pub(super) fn plots() -> Plots {
     const S: u64 = 1_000_000_000;
     let heat = |step: u64| Heat {
         column_ns: S,
