@@ -61,7 +61,7 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
 }
 
 /// Exit status: whether B loses what A does not, and a finding of B reaches the level of `--fail-on`.
-fn exit(comparison: &Comparison, show: &ShowArgs) -> Exit {
+pub(super) fn exit(comparison: &Comparison, show: &ShowArgs) -> Exit {
     let worse = matches!(comparison.verdict.outcome, Outcome::Worse | Outcome::Mixed);
     let worst =
         comparison.findings.iter().filter_map(|it| it.b.as_ref()).map(|it| it.severity).max();

@@ -95,7 +95,7 @@ pub(crate) fn run(args: &ReadArgs) -> anyhow::Result<Exit> {
             "nothing in it was understood: `deburr read` knows the output of the tools in docs/read.md",
         ));
     }
-    Ok(exit(&document, args))
+    Ok(exit(&document, &args.show))
 }
 
 /// Reads a file to its end, line after line. What of a line is longer than [`MAX_LINE_BYTES`] is not kept.
@@ -165,9 +165,10 @@ fn judged(reader: Reader) -> Document {
     document
 }
 
-fn exit(document: &Document, args: &ReadArgs) -> Exit {
+/// Exit status: whether a finding of the rules reaches the level of `--fail-on`.
+pub(super) fn exit(document: &Document, show: &ShowArgs) -> Exit {
     let findings = document.rules.iter().flat_map(|judged| &judged.findings);
     let worst = findings.map(|finding| finding.severity).max();
-    let limit = args.show.fail_on.map(Severity::from);
+    let limit = show.fail_on.map(Severity::from);
     if limit.is_some() && worst >= limit { Exit::Found } else { Exit::Done }
 }

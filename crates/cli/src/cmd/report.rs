@@ -2,7 +2,7 @@
 //! `deburr report`: applies the rules to a recording.
 
 use super::page::{self, Page};
-use super::show;
+use super::{compare, read, show};
 use crate::args::{PageArgs, ShowArgs};
 use crate::deadline;
 use crate::failure::{Exit, Failure};
@@ -34,21 +34,14 @@ pub(crate) struct ReportArgs {
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
     let page = Page::claim(&args.page, args.force, &[&args.file], args.show.json)?;
     let (report, check, plots) = match page::in_page(&args.file)? {
-        Some(InPage { report, check }) => (report, check, None),
+        Some(InPage::Report(report, check)) => (*report, check.map(|it| *it), None),
+        Some(other) => return of_another_page(&other, &page, &args.show),
         None => {
             let of = judged(&args.file, deadline::of_file(&args.file), page.fold())?;
-            (Some(of.report), of.check, of.plots)
+            (of.report, of.check, of.plots)
         }
     };
     let (check, is_shown) = (check.as_ref(), !page.is_stdout());
-    let Some(report) = report else {
-        // The page of a check.
-        let Some(check) = check else { return Ok(Exit::Done) };
-        if is_shown {
-            show::cpu_check(check, &args.show)?;
-        }
-        return page.write(|| render::cpu_check_html(check)).map(|()| Exit::Done);
-    };
     if let Some(check) = check.filter(|_| is_shown && !args.show.json) {
         show::cpu_check(check, &args.show)?;
         output::print(b"\n")?;
@@ -60,6 +53,39 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
         }
     }
     page.show_report(&report, plots.as_ref(), check, &args.show)
+}
+
+/// Shows what a page holds that is not of a report, as the command does that made the page.
+fn of_another_page(of: &InPage, page: &Page, show: &ShowArgs) -> anyhow::Result<Exit> {
+    let style = show::style(show);
+    let (text, json, html) = match of {
+        InPage::Report(report, check) => {
+            return page.show_report(report, None, check.as_deref(), show);
+        }
+        InPage::Check(it) => {
+            (render::cpu_check(it, style), render::json_document(it)?, render::cpu_check_html(it)?)
+        }
+        InPage::Sweep(it) => {
+            (render::sweep_text(it, style), render::json_document(it)?, render::sweep_html(it)?)
+        }
+        InPage::Comparison(it) => (
+            render::comparison(it, style),
+            render::json_document(it)?,
+            render::comparison_html(it)?,
+        ),
+        InPage::Read(it) => {
+            (render::read_text(it, style), render::json_document(it)?, render::read_html(it)?)
+        }
+    };
+    if !page.is_stdout() {
+        output::print(if show.json { json.as_bytes() } else { text.as_bytes() })?;
+    }
+    page.write(|| Ok(html))?;
+    Ok(match of {
+        InPage::Comparison(it) => compare::exit(it, show),
+        InPage::Read(it) => read::exit(it, show),
+        _ => Exit::Done,
+    })
 }
 
 /// What follows from a recording.

@@ -109,7 +109,7 @@ fn comparisons_and_transcripts_have_pages() {
     );
     let title = text.lines().next().unwrap().split('`').next().unwrap();
     assert!(html.contains(title), "{title}");
-    assert!(refuse(&["report", shown]).contains("deburr-compare"));
+    assert_eq!(stdout(&run(&["report", shown], 0)), text, "the page is read back");
     assert!(refuse(&["compare", &a, &b, "--html", &a, "--force"]).contains("is given twice"));
     let vmstat = here.path().join("vmstat.txt");
     let columns = "r b swpd free buff cache si so bi bo in cs us sy id wa st";
@@ -118,7 +118,8 @@ fn comparisons_and_transcripts_have_pages() {
         format!("{columns}\n{}", "9 0 0 1 1 1 0 0 0 0 1 1 50 10 40 0 0\n".repeat(5)),
     )
     .unwrap();
-    run(&["read", vmstat.to_str().unwrap(), "--html", shown, "--force"], 0);
+    let text = stdout(&run(&["read", vmstat.to_str().unwrap(), "--html", shown, "--force"], 0));
     let html = fs::read_to_string(&page).unwrap();
+    assert_eq!(stdout(&run(&["report", shown], 0)), text, "the page is read back");
     assert!(html.contains("vmstat") && html.contains("id=\"deburr-read\""), "{html}");
 }

@@ -18,7 +18,7 @@ mod pairs;
 mod series;
 mod summary;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod verdict;
 
 pub use series::SeriesFold;

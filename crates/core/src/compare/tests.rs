@@ -92,6 +92,11 @@ fn compared(a: &[Record], b: &[Record]) -> Comparison {
     compare(&plan, [&series[0], &series[1]], ["a.deburr", "b.deburr"], "0.1.0")
 }
 
+/// A comparison in which B loses more.
+pub(crate) fn sample() -> Comparison {
+    compared(&neighbours(20, 100, 20), &neighbours(20, 900, 300))
+}
+
 /// A level with some variation that has no period of a few seconds.
 fn about(level: u64, second: u64) -> u64 {
     level * (90 + second * second * 7 % 21) / 100
@@ -114,7 +119,7 @@ fn losses(it: &Comparison) -> Vec<(Loss, Change)> {
 
 #[test]
 fn the_neighbour_is_named_and_the_ratio_has_its_interval() {
-    let found = compared(&neighbours(20, 100, 20), &neighbours(20, 900, 300));
+    let found = sample();
     assert_eq!(found.verdict.outcome, Outcome::Worse, "{:?}", found.verdict);
     let sentence = &found.verdict.sentence;
     assert!(sentence.contains("`api` in `/web` is queued for a CPU"), "{sentence}");

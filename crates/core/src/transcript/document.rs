@@ -3,13 +3,13 @@
 
 use crate::finding::{Finding, NotChecked, RuledOut, Tool};
 use crate::text::Unit;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Identifies the document's format.
 pub const READ_SCHEMA: &str = "deburr.read/1";
 
 /// What was read, and what it means.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Document {
     /// [`READ_SCHEMA`].
     pub schema: String,
@@ -27,7 +27,7 @@ pub struct Document {
 }
 
 /// What the rules say.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judged {
     /// What was turned into records: `iostat`, `/proc/pressure/io`, ...
     pub from: Vec<String>,
@@ -42,7 +42,7 @@ pub struct Judged {
 }
 
 /// A file, and what it was taken for.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRead {
     /// Its name as it was given; `-` is standard input.
     pub name: String,
@@ -57,7 +57,7 @@ pub struct FileRead {
 }
 
 /// A part of a file that one tool printed in one run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SectionRead {
     /// The tool, or the file of the kernel: `vmstat`, `/proc/PID/cgroup`.
     pub tool: String,
@@ -73,12 +73,12 @@ pub struct SectionRead {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     /// Notes: what was left out, and why.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
 /// Consecutive lines that were not understood.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unread {
     /// First line, from 1.
     pub from_line: u64,
@@ -91,7 +91,7 @@ pub struct Unread {
 }
 
 /// A fact that the text, or the user, states once for everything.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
     /// `cpus`, ...
     pub name: String,
@@ -102,7 +102,7 @@ pub struct Fact {
 }
 
 /// How much a statement claims.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Weight {
     /// A cause of latency, or the trace of one, is in the samples.
@@ -116,7 +116,7 @@ pub enum Weight {
 }
 
 /// Something that the samples say.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Statement {
     /// Its kind, words joined by `-`.
     pub name: String,
@@ -134,7 +134,7 @@ pub struct Statement {
 }
 
 /// A number and its place.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Number {
     /// What it measures.
     pub name: String,

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The report within a page: where it is, and how it is read back. A page may be anybody's.
 
-use crate::cpu_check::document::{self, Document};
+use crate::compare::document::Comparison;
+use crate::cpu_check::document::Document;
 use crate::finding::{REPORT_SCHEMA, Report};
+use crate::sweep::Sweep;
+use crate::{compare, cpu_check, sweep, transcript};
 use memchr::memmem;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
@@ -21,13 +24,19 @@ const END: &[u8] = b"</script>";
 /// Maximum size of a page that is read. Pages have less than 500 kB as a rule.
 pub const MAX_PAGE_BYTES: u64 = 8 << 20;
 
-/// What a page holds; at least one of them.
+/// What a page was made from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct InPage {
-    /// The report that it shows.
-    pub report: Option<Report>,
-    /// The check of CPUs that it shows.
-    pub check: Option<Document>,
+pub enum InPage {
+    /// A report, with the check of CPUs if there was one.
+    Report(Box<Report>, Option<Box<Document>>),
+    /// A check of CPUs.
+    Check(Box<Document>),
+    /// A load sweep.
+    Sweep(Box<Sweep>),
+    /// A comparison of two recordings.
+    Comparison(Box<Comparison>),
+    /// What was read of transcripts.
+    Read(Box<transcript::Document>),
 }
 
 /// Why a page cannot be read.
@@ -58,23 +67,37 @@ pub fn is_page(start: &[u8]) -> bool {
 /// # Errors
 /// If it holds no document, or one that cannot be read.
 pub fn read_page(page: &[u8]) -> Result<InPage, PageError> {
-    let report: Option<Report> = document(page, REPORT)?;
-    let check: Option<Document> = document(page, CHECK)?;
-    let schemas = [
-        report.as_ref().map(|it| (&it.schema, REPORT_SCHEMA)),
-        check.as_ref().map(|it| (&it.schema, document::SCHEMA)),
-    ];
-    if let Some((other, _)) = schemas.into_iter().flatten().find(|(is, known)| *is != known) {
-        return Err(PageError::Schema(other.clone()));
+    let report: Option<Box<Report>> = document(page, REPORT)?;
+    let check: Option<Box<Document>> = document(page, CHECK)?;
+    if let Some(report) = &report {
+        known(&report.schema, REPORT_SCHEMA)?;
     }
-    match (&report, &check) {
-        (None, None) => {
-            let is_there = |id: &&str| memmem::find(page, start(id).as_bytes()).is_some();
-            let other = [SWEEP, COMPARISON, READ, HOST_DIFF].into_iter().find(is_there);
-            Err(other.map_or(PageError::Nothing, PageError::Other))
-        }
-        _ => Ok(InPage { report, check }),
+    if let Some(check) = &check {
+        known(&check.schema, cpu_check::document::SCHEMA)?;
     }
+    match (report, check) {
+        (Some(report), check) => return Ok(InPage::Report(report, check)),
+        (None, Some(check)) => return Ok(InPage::Check(check)),
+        (None, None) => {}
+    }
+    if let Some(sweep) = document::<Box<Sweep>>(page, SWEEP)? {
+        known(&sweep.schema, sweep::SCHEMA)?;
+        return Ok(InPage::Sweep(sweep));
+    }
+    if let Some(comparison) = document::<Box<Comparison>>(page, COMPARISON)? {
+        known(&comparison.schema, compare::document::SCHEMA)?;
+        return Ok(InPage::Comparison(comparison));
+    }
+    if let Some(read) = document::<Box<transcript::Document>>(page, READ)? {
+        known(&read.schema, transcript::READ_SCHEMA)?;
+        return Ok(InPage::Read(read));
+    }
+    let is_diff = memmem::find(page, start(HOST_DIFF).as_bytes()).is_some();
+    Err(if is_diff { PageError::Other(HOST_DIFF) } else { PageError::Nothing })
+}
+
+fn known(schema: &str, known: &str) -> Result<(), PageError> {
+    if schema == known { Ok(()) } else { Err(PageError::Schema(schema.to_owned())) }
 }
 
 /// The start tag of an element with a document, as every page has it.

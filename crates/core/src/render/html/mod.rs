@@ -21,6 +21,8 @@ mod sweep;
 mod time;
 
 #[cfg(test)]
+mod strangers;
+#[cfg(test)]
 pub(crate) mod tests;
 
 pub use embedded::{InPage, MAX_PAGE_BYTES, PageError, is_page, read_page};
