@@ -72,6 +72,11 @@ soak: build ## record for MINUTES=120 beside storms of processes, cgroups, mount
 	@scripts/setup --lab
 	@scripts/run scripts/listed tests/soak/soak --binary $(BINARY) --minutes $(MINUTES)
 
+.PHONY: rates
+rates: ## simulate 2000 experiments of each kind, and write how often they are judged wrongly to docs/method.md
+	@scripts/setup
+	SIMULATIONS=2000 $(CARGO) test --release --locked -p deburr-core --lib -- prove::monte_carlo --nocapture --test-threads=1
+
 .PHONY: sizes
 sizes: ## read recordings of 100 MB of each kind, and print the time and memory that takes (minutes)
 	@scripts/setup

@@ -95,7 +95,7 @@ impl Question {
         Ok(())
     }
 
-    fn scale(&self) -> Scale {
+    pub(super) fn scale(&self) -> Scale {
         Scale { direction: self.direction, minimal: self.minimal_effect }
     }
 
@@ -294,6 +294,19 @@ fn blocks_more(looks: &Looks, groups: usize) -> Option<u32> {
     (more <= FORETOLD).then_some(more as u32)
 }
 
+/// Whether the sequential test rejects that the effect is this large, or smaller, or larger.
+pub(super) fn is_rejected(
+    design: &Design,
+    scale: Scale,
+    numbers: &[Option<f64>],
+    side: Side,
+    effect: f64,
+) -> bool {
+    let mut test = SizeTest::new(design, scale, side, effect);
+    numbers.as_chunks::<GROUP>().0.iter().for_each(|group| test.add(group));
+    !scale.is_possible(effect) || test.looks.is_rejected()
+}
+
 /// The effect, with the sizes that the sequential test does not reject: its inversion. The sign of a pair's difference
 /// changes where its effect is taken back, so only the effects of the pairs can be limits.
 fn effect(design: &Design, scale: Scale, numbers: &[Option<f64>]) -> Option<Effect> {
@@ -301,11 +314,7 @@ fn effect(design: &Design, scale: Scale, numbers: &[Option<f64>]) -> Option<Effe
     let estimate = median(&pairs)?;
     pairs.retain(|it| it.is_finite());
     pairs.dedup();
-    let rejects = |side: Side, size: f64| {
-        let mut test = SizeTest::new(design, scale, side, size);
-        numbers.as_chunks::<GROUP>().0.iter().for_each(|four| test.add(four));
-        !scale.is_possible(size) || test.looks.is_rejected()
-    };
+    let rejects = |side, size| is_rejected(design, scale, numbers, side, size);
     // Between two neighbours the test hardly changes; where it is most cautious there, decides.
     let beside = |limit: f64, towards: f64| limit + 0.001 * (towards - limit);
     let step = pairs.last()?.abs().max(pairs.first()?.abs()).max(f64::MIN_POSITIVE);
@@ -317,11 +326,10 @@ fn effect(design: &Design, scale: Scale, numbers: &[Option<f64>]) -> Option<Effe
         let above = pairs.get(at + 1).copied().unwrap_or(pairs[at] + step);
         rejects(Side::Smaller, beside(pairs[at], above))
     };
-    let all: Vec<usize> = (0..pairs.len()).collect();
-    let rejected = all.partition_point(|at| larger(*at));
-    let at_least = rejected.checked_sub(1).map(|at| pairs[at]);
-    let kept = all.partition_point(|at| !smaller(*at));
-    Some(Effect { estimate, at_least, at_most: pairs.get(kept).copied() })
+    // The sizes that are not rejected need not be without gaps: the limits enclose all of them.
+    let at_least = (0..pairs.len()).take_while(|at| larger(*at)).last().map(|at| pairs[at]);
+    let at_most = (0..pairs.len()).rev().take_while(|at| smaller(*at)).last().map(|at| pairs[at]);
+    Some(Effect { estimate, at_least, at_most })
 }
 
 #[cfg(test)]

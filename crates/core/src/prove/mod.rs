@@ -14,3 +14,6 @@ mod looks;
 pub mod measure;
 pub mod period;
 pub mod verdict;
+
+#[cfg(test)]
+mod monte_carlo;
