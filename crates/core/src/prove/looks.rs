@@ -138,3 +138,33 @@ impl Looks {
         if self.variance > 0.0 { above / self.variance.sqrt() } else { 0.0 }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPENDING: Spending = Spending { error: 0.05, kept: 2.0 / 3.0 };
+    /// Six orders, of which three speak for an effect.
+    const SCORES: [f64; 6] = [1.0, -1.0, 1.0, -1.0, 1.0, -1.0];
+
+    #[test]
+    fn the_first_look_may_reject_what_the_most_extreme_of_36_orders_has() {
+        assert!((SPENDING.until(2) - 1.0 / 36.0).abs() < 1e-12);
+        assert!(SPENDING.until(1000) <= 0.05);
+    }
+
+    /// With eight rounds orders are drawn. The number of rounds that speak for an effect has a binomial distribution.
+    #[test]
+    fn drawn_orders_have_the_p_value_of_all_of_them() {
+        let choose = |k: u32| (0..k).fold(1.0, |c, i| c * f64::from(8 - i) / f64::from(i + 1));
+        for against in 0..=4 {
+            let mut looks = Looks::new(SPENDING);
+            (0..8).for_each(|round| looks.add(&SCORES, usize::from(round < against)));
+            looks.look();
+            let exact = (0..=against).map(choose).sum::<f64>() / 256.0;
+            let p = looks.seen().p;
+            assert!((p - exact).abs() < 0.01 && p > 0.0, "{against}: {p}, exactly {exact}");
+            assert_eq!(looks.is_rejected(), exact <= looks.limit(), "{against}");
+        }
+    }
+}
