@@ -23,6 +23,7 @@ mod limits;
 mod observer;
 mod output;
 mod progress;
+mod prove;
 mod reader;
 mod sector;
 mod session;

@@ -7,6 +7,7 @@
 //! - [`lock`]: a part of a file, locked together with other readers (`F_OFD_SETLK`).
 //! - [`memory`]: an allocator that ends the process with a message if there is no memory.
 //! - [`realtime`]: precedence over ordinary tasks (`sched_setscheduler`).
+//! - [`scheduling`]: the policy of any thread (`sched_getscheduler`).
 //! - [`signal`]: whether a signal is ignored (`sigaction`).
 //! - [`spin`]: work that keeps one unit of a core busy, instruction by instruction.
 
@@ -16,5 +17,6 @@ pub mod handle;
 pub mod lock;
 pub mod memory;
 pub mod realtime;
+pub mod scheduling;
 pub mod signal;
 pub mod spin;

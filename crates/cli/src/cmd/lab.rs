@@ -4,7 +4,7 @@
 use crate::claim::{self, Claim};
 use crate::failure::{Exit, Failure};
 use crate::host::guard::REMOVE_TIMEOUT;
-use crate::host::journal::left_behind;
+use crate::host::journal::recover;
 use crate::lab::{
     self, Interrupted, Keep, Outcome, RemedyEffect, Scenario, Settings, Stop, Verdict,
 };
@@ -159,21 +159,13 @@ fn clean() -> Result<ExitCode> {
     if !rustix::process::geteuid().is_root() {
         return Err(Failure::error(Exit::Missing, "only root can undo what the lab changed"));
     }
-    let (mut undone, mut failed) = (0, false);
-    for journal in left_behind() {
-        match journal.undo(REMOVE_TIMEOUT, true) {
-            Ok(left) => {
-                undone += 1;
-                left.iter().for_each(output::say);
-                output::print(format!("undone: `{}`\n", journal.name()).as_bytes())?;
-            }
-            Err(error) => {
-                failed = true;
-                output::say(format!("`{}`: {error:#}", journal.path().display()));
-            }
-        }
+    let recovered = recover(REMOVE_TIMEOUT);
+    recovered.left.iter().chain(&recovered.failed).for_each(output::say);
+    for name in &recovered.undone {
+        output::print(format!("undone: `{name}`\n").as_bytes())?;
     }
-    if undone == 0 && !failed {
+    let failed = !recovered.failed.is_empty();
+    if recovered.undone.is_empty() && !failed {
         output::print(b"nothing was left behind\n")?;
     }
     Ok(ExitCode::from(if failed { FAILED } else { PASSED }))

@@ -43,15 +43,9 @@ impl Tree {
 
     /// The v1 mount with the cpu controller if there is one, else the v2 mount.
     fn in_mountinfo(text: &str) -> Option<Self> {
-        let v2 = || {
-            text.lines().find_map(|line| {
-                let (left, right) = line.split_once(" - ")?;
-                left.split(' ').nth(4).filter(|_| right.starts_with("cgroup2 "))
-            })
-        };
         let (mount, version) = match v1_mounts(text, "cpu").next() {
             Some(mount) => (mount, CgroupVersion::V1),
-            None => (v2()?, CgroupVersion::V2),
+            None => (v2_mount(text)?, CgroupVersion::V2),
         };
         Some(Self { mount: mount.into(), version })
     }
@@ -122,6 +116,21 @@ pub(crate) fn v1_mount(controller: &str) -> Result<PathBuf> {
         fs::read_to_string("/proc/self/mountinfo").context("cannot read `/proc/self/mountinfo`")?;
     let found = v1_mounts(&mountinfo, controller).next().map(PathBuf::from);
     found.ok_or_else(|| anyhow!("no cgroup tree with the controller `{controller}` is mounted"))
+}
+
+/// Mount points of all trees in which cgroups may have files of that controller: v1, and then v2.
+pub(crate) fn mounts_with(controller: &str) -> Result<Vec<PathBuf>> {
+    let mountinfo =
+        fs::read_to_string("/proc/self/mountinfo").context("cannot read `/proc/self/mountinfo`")?;
+    Ok(v1_mounts(&mountinfo, controller).chain(v2_mount(&mountinfo)).map(PathBuf::from).collect())
+}
+
+/// Mount point of the v2 tree.
+fn v2_mount(mountinfo: &str) -> Option<&str> {
+    mountinfo.lines().find_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        left.split(' ').nth(4).filter(|_| right.starts_with("cgroup2 "))
+    })
 }
 
 /// Mount points of v1 trees with that controller.

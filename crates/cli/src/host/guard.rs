@@ -9,13 +9,17 @@
 use super::journal::Journal;
 use super::undo::{DirectoryKind, Identity, Undo, unix_ns};
 use crate::output;
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, getppid, pidfd_open, pidfd_send_signal};
 use std::fs::DirBuilder;
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest time that processes may take to end, and that a filesystem may stay in use.
 pub(crate) const REMOVE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -33,9 +37,20 @@ pub(crate) struct Guard {
 impl Guard {
     /// Starts the journal and the janitor of an experiment of this kind (`lab`, `sweep`).
     pub(crate) fn new(program: &Path, kind: &str) -> Result<Self> {
-        let journal = Journal::create(kind)?;
+        Self::with(program, Journal::create(kind)?, &[])
+    }
+
+    /// The same for one that must be the only one of its kind, and whose janitor leaves settings alone that somebody else
+    /// has changed.
+    pub(crate) fn careful(program: &Path, kind: &str) -> Result<Self> {
+        let runner = format!("--runner={}", std::process::id());
+        Self::with(program, Journal::create_alone(kind)?, &["--careful", &runner])
+    }
+
+    fn with(program: &Path, journal: Journal, arguments: &[&str]) -> Result<Self> {
         let janitor = Command::new(program)
             .args(["lab-worker", "janitor"])
+            .args(arguments)
             .arg(journal.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -74,8 +89,27 @@ impl Guard {
 
     /// Registers a change to be undone at the end. Must be called before the change is made.
     pub(crate) fn will_undo(&mut self, undo: &Undo) -> Result<()> {
-        ensure!(self.janitor.try_wait()?.is_none(), "the janitor has ended early");
+        self.check()?;
         self.journal.add(undo)
+    }
+
+    /// An error if nobody would undo the changes when this process is killed.
+    pub(crate) fn check(&mut self) -> Result<()> {
+        ensure!(self.janitor.try_wait()?.is_none(), "the janitor has ended early");
+        Ok(())
+    }
+
+    /// From now on, the janitor kills this process and undoes everything when this time is over; `None` = never.
+    pub(crate) fn deadline(&mut self, after: Option<Duration>) -> Result<()> {
+        let ms =
+            after.map_or(0, |after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX).max(1));
+        let pipe = self.janitor.stdin.as_mut().context("the janitor has no input")?;
+        pipe.write_all(&ms.to_ne_bytes()).context("the janitor has ended early")
+    }
+
+    /// The entries of the journal so far.
+    pub(crate) fn entries(&self) -> Result<Vec<Undo>> {
+        self.journal.entries()
     }
 
     /// Undoes everything now; an error if something could not be undone. Nothing can be registered afterwards.
@@ -83,6 +117,11 @@ impl Guard {
         self.finished = true;
         drop(self.janitor.stdin.take());
         let status = self.janitor.wait().context("the janitor is lost")?;
+        if status.code().is_none() && self.journal.path().exists() {
+            // It was killed: nobody else does its work.
+            self.journal.undo(REMOVE_TIMEOUT, true)?.iter().for_each(output::say);
+            return Ok(());
+        }
         ensure!(
             status.success(),
             "deburr could not undo everything, see above; `deburr lab clean` tries again"
@@ -101,17 +140,76 @@ impl Drop for Guard {
     }
 }
 
-/// The main function of the janitor: `paths` is the path of the journal.
-pub(crate) fn janitor(paths: &[PathBuf]) -> Result<()> {
-    let [path] = paths else { bail!("the janitor needs one path") };
-    let journal = Journal::open(path)?;
+/// Arguments of the janitor.
+#[derive(Debug, clap::Args)]
+pub(crate) struct JanitorArgs {
+    /// Leave settings alone that somebody else has changed
+    #[arg(long)]
+    careful: bool,
+    /// The process whose changes these are, to be killed when it misses its deadline
+    #[arg(long)]
+    runner: Option<i32>,
+    /// The journal
+    path: PathBuf,
+}
+
+/// The main function of the janitor.
+pub(crate) fn janitor(args: &JanitorArgs) -> Result<()> {
+    let journal = Journal::open(&args.path)?;
     // A session of its own, so that neither Ctrl-C nor a kill of the process group reaches it.
     rustix::process::setsid().context("cannot make a session")?;
+    let runner = args.runner.and_then(parent);
     println!(".");
-    // Whatever ends the reading, the runner has ended.
-    let _ = std::io::stdin().read_to_end(&mut Vec::new());
-    for note in journal.undo(REMOVE_TIMEOUT, false)? {
+    if has_missed_its_deadline() {
+        output::say(
+            "the experiment did not put back its changes in time: it is ended, and they are put back",
+        );
+        if let Some(runner) = runner {
+            // Whatever it was about to change, it cannot any more. One that the kernel holds fast must be left.
+            let _ = pidfd_send_signal(&runner, Signal::KILL);
+            let wait = Timespec { tv_sec: 1, tv_nsec: 0 };
+            let _ = poll(&mut [PollFd::new(&runner, PollFlags::IN)], Some(&wait));
+        }
+    }
+    for note in journal.undo(REMOVE_TIMEOUT, args.careful)? {
         output::say(note);
     }
     Ok(())
+}
+
+/// A handle of the parent process, if it has this number.
+fn parent(pid: i32) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(pid)?;
+    let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    // While it is the parent, nobody else has its number.
+    (getppid() == Some(pid)).then_some(handle)
+}
+
+/// Waits for the end of the runner, or for its deadline. Standard input is a sequence of numbers: milliseconds until the
+/// runner must have said something else, or 0. Whatever else ends the reading, the runner has ended.
+fn has_missed_its_deadline() -> bool {
+    let stdin = std::io::stdin();
+    let mut deadline: Option<Instant> = None;
+    loop {
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], left.as_ref()) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(_) => return false,
+        }
+        // Each is written at once, so a pipe gives each as a whole.
+        let mut number = [0; 8];
+        match rustix::io::read(&stdin, &mut number) {
+            Ok(8) => {
+                let ms = u64::from_ne_bytes(number);
+                deadline = (ms > 0)
+                    .then(|| Instant::now().checked_add(Duration::from_millis(ms)))
+                    .flatten();
+            }
+            Err(Errno::INTR) => {}
+            _ => return false,
+        }
+    }
 }

@@ -50,6 +50,35 @@ impl Journal {
         bail!("cannot keep a journal in `{DIRECTORY}`: it is removed at once")
     }
 
+    /// The same, for a kind of which there must be no other on this host: neither under way nor left behind.
+    pub(crate) fn create_alone(kind: &str) -> Result<Self> {
+        make_directory().with_context(|| format!("cannot keep a journal in `{DIRECTORY}`"))?;
+        // Of two that start in the same moment, one sees the journal of the other.
+        let directory = File::open(DIRECTORY)?;
+        flock(&directory, FlockOperation::LockExclusive)?;
+        let prefix = format!("deburr-{kind}-");
+        for path in paths() {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            if !name.starts_with(&prefix) {
+                continue;
+            }
+            let free = |file: &File| flock(file, FlockOperation::NonBlockingLockExclusive).is_ok();
+            match open(&path) {
+                Ok(file) if free(&file) && file.metadata()?.nlink() > 0 => bail!(
+                    "`{name}` was killed with its guard, and what it changed on this host is still there: `deburr \
+                     lab clean` undoes it"
+                ),
+                // It ended a moment ago.
+                Ok(file) if file.metadata()?.nlink() == 0 => {}
+                Err(_) if !path.exists() => {}
+                _ => bail!(
+                    "another experiment is under way on this host (`{name}`): there can be only one, wait for its end"
+                ),
+            }
+        }
+        Self::create(kind)
+    }
+
     /// Opens a journal of an experiment that is under way.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let file = open(path)?;
@@ -104,15 +133,46 @@ impl Journal {
     }
 }
 
-/// The journals of experiments whose processes were all killed.
-pub(crate) fn left_behind() -> Vec<Journal> {
+/// What became of the journals that were left behind.
+#[derive(Debug, Default)]
+pub(crate) struct Recovered {
+    /// The names of experiments of which everything is undone.
+    pub(crate) undone: Vec<String>,
+    /// What was left as it is, because it is not what the experiment made of it.
+    pub(crate) left: Vec<String>,
+    /// What could not be undone, and why. Its journal stays.
+    pub(crate) failed: Vec<String>,
+}
+
+/// Undoes what the journals name whose runner and janitor are both gone.
+pub(crate) fn recover(timeout: Duration) -> Recovered {
+    let mut all = Recovered::default();
+    for journal in left_behind() {
+        match journal.undo(timeout, true) {
+            Ok(left) => {
+                all.left.extend(left);
+                all.undone.push(journal.name());
+            }
+            Err(error) => all.failed.push(format!("`{}`: {error:#}", journal.path().display())),
+        }
+    }
+    all
+}
+
+/// The files of all journals, in the order of their names.
+fn paths() -> Vec<PathBuf> {
     let files = fs::read_dir(DIRECTORY).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = files
         .map(|file| file.path())
         .filter(|path| path.extension().is_some_and(|suffix| suffix == SUFFIX))
         .collect();
     paths.sort();
-    let left = paths.into_iter().filter_map(|path| {
+    paths
+}
+
+/// The journals of experiments whose processes were all killed.
+pub(crate) fn left_behind() -> Vec<Journal> {
+    let left = paths().into_iter().filter_map(|path| {
         let file = open(&path).ok()?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
         (file.metadata().ok()?.nlink() > 0).then_some(Journal { file, path })

@@ -5,4 +5,6 @@
 pub(crate) mod cgroup;
 pub(crate) mod guard;
 pub(crate) mod journal;
+pub(crate) mod place;
+pub(crate) mod task;
 pub(crate) mod undo;

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The changes of an experiment, and how each is undone. Each may be undone twice, and also before it was made. What
 //! somebody else has put in the place of something that the experiment made is left alone.
+//!
+//! For each setting the entries say, in their order, what it can hold by the experiment's doing: after a `Setting` any
+//! value, since it is about to be written; after a `Set` only that value, those of earlier entries, and what it held
+//! before. With `careful`, a setting that holds anything else is somebody else's, and stays.
 
 use super::cgroup;
 use super::guard::SERVERS;
+use super::place::{Place, other_of_pair};
+use super::task::{Process, Property, Thread, heirs};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -65,10 +71,22 @@ pub(crate) enum Undo {
     Mount { at: PathBuf },
     /// Loop devices over that file.
     Loop { backing: PathBuf },
-    /// A file of /proc/sys or /sys, and what it held before.
-    Setting { file: PathBuf, before: String },
-    /// The value that the experiment gave to that setting.
-    Set { file: PathBuf, value: String },
+    /// A setting, and what it held before.
+    Setting {
+        #[serde(flatten)]
+        place: Place,
+        before: String,
+    },
+    /// A value that the experiment gave to that setting.
+    Set {
+        #[serde(flatten)]
+        place: Place,
+        value: String,
+    },
+    /// Threads that a changed process starts inherit that value: they get `before` instead.
+    Heirs { process: Process, property: Property, value: String, before: String },
+    /// A process that is stopped for a while, and goes on.
+    Paused { process: Process },
     /// A directory that was made, with all that is in it. The first entry of a path is written before it is made, and
     /// has no identity.
     Directory { kind: DirectoryKind, path: PathBuf, since_ns: u64, made: Option<Identity> },
@@ -79,37 +97,39 @@ pub(crate) enum Undo {
 impl Undo {
     /// How to restore a setting to its present value; `None` if there is no such setting on this host.
     pub(crate) fn setting(file: &Path) -> Result<Option<Self>> {
-        match std::fs::read_to_string(file) {
-            Ok(text) => {
-                let before = chosen(&text);
-                match other_of_pair(file).filter(|_| before == "0") {
-                    Some(other) => Self::setting(&other),
-                    None => Ok(Some(Self::Setting { file: file.into(), before })),
-                }
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).with_context(|| format!("cannot read `{}`", file.display())),
+        let place = Place::file(file);
+        let Some(before) = place.read()? else { return Ok(None) };
+        match other_of_pair(file).filter(|_| before == "0") {
+            Some(other) => Self::setting(&other),
+            None => Ok(Some(Self::Setting { place, before })),
         }
+    }
+
+    /// Whether it is about that thread.
+    fn is_about(&self, thread: &Thread) -> bool {
+        let Self::Setting { place: Place::Thread { thread: own, .. }, .. } = self else {
+            return false;
+        };
+        own == thread
     }
 
     /// What this setting holds now, to be registered after it was changed; `None` for other entries.
     pub(crate) fn as_set(&self) -> Option<Self> {
-        let Self::Setting { file, .. } = self else { return None };
-        let value = chosen(&std::fs::read_to_string(file).ok()?);
-        Some(Self::Set { file: file.clone(), value })
+        let Self::Setting { place, .. } = self else { return None };
+        let value = place.read().ok()??;
+        Some(Self::Set { place: place.clone(), value })
     }
 }
 
 pub(crate) fn write_setting(file: &Path, value: &str) -> Result<()> {
-    std::fs::write(file, value)
-        .with_context(|| format!("cannot write `{value}` to `{}`", file.display()))
+    Place::file(file).write(value)
 }
 
 /// Undoes all changes. A failure does not stop it: the error names all failures. Returns what was left as it is because
 /// it is not, or not any more, what the experiment made; with `careful`, also settings that somebody else has changed
 /// meanwhile.
 pub(crate) fn undo_all(done: &[Undo], timeout: Duration, careful: bool) -> Result<Vec<String>> {
-    let made = Made::of(done);
+    let (made, ours) = (Made::of(done), Ours::of(done));
     for cgroup in made.all(DirectoryKind::Cgroup) {
         cgroup::kill(cgroup, Some(SERVERS));
     }
@@ -125,22 +145,46 @@ pub(crate) fn undo_all(done: &[Undo], timeout: Duration, careful: bool) -> Resul
     failures.retain(|failure| seen.insert(failure.clone()));
     ensure!(failures.is_empty(), "{}", failures.join("; "));
     let settings = done.iter().filter_map(|undo| match undo {
-        Undo::Setting { file, before } if careful => changed_since(file, before, done),
+        Undo::Setting { place, before } if careful => {
+            match ours.get(place).map(|ours| ours.whose(place))? {
+                Whose::Others(now) => Some(stays(place, before, &now)),
+                // A thread takes along what was changed of it.
+                Whose::Gone if !matches!(place, Place::Thread { .. }) => {
+                    Some(format!("{place} is gone"))
+                }
+                _ => None,
+            }
+        }
         _ => None,
     });
-    Ok(settings.chain(made.remove_unsure()).chain(made.strangers()).collect())
+    let mut left: Vec<String> = settings.collect();
+    // A setting has an entry for each value that it got.
+    left.sort();
+    left.dedup();
+    left.extend(made.remove_unsure());
+    left.extend(made.strangers());
+    Ok(left)
 }
 
 /// Puts settings back, then removes mounts and loop devices, which may take longer; each the latest first. Returns what
 /// failed.
 fn changes(done: &[Undo], made: &Made, timeout: Duration, careful: bool) -> Vec<String> {
+    let ours = Ours::of(done);
     let settings = done.iter().rev().filter_map(|undo| match undo {
-        Undo::Setting { file, before }
-            if careful && changed_since(file, before, done).is_some() =>
-        {
-            None
+        Undo::Setting { place, before } if careful => {
+            match ours.get(place).map(|ours| ours.whose(place))? {
+                Whose::Ours => put_back(place, before).err(),
+                _ => None,
+            }
         }
-        Undo::Setting { file, before } => write_setting(file, before).err(),
+        Undo::Setting { place, before } => place.write(before).err(),
+        Undo::Heirs { process, property, value, before } => {
+            let known = |thread: &Thread| done.iter().any(|undo| undo.is_about(thread));
+            disinherit(process, *property, [value, before], known).err()
+        }
+        Undo::Paused { process } => {
+            process.go_on().with_context(|| format!("{process} may be stopped")).err()
+        }
         _ => None,
     });
     let mut failures: Vec<_> = settings.map(|error| format!("{error:#}")).collect();
@@ -154,33 +198,74 @@ fn changes(done: &[Undo], made: &Made, timeout: Duration, careful: bool) -> Vec<
     failures
 }
 
-/// What is to be said of a setting that has a value which neither the experiment gave it nor it had before; `None` if it
-/// may be put back.
-fn changed_since(file: &Path, before: &str, done: &[Undo]) -> Option<String> {
-    let now = chosen(&std::fs::read_to_string(file).ok()?);
-    let mut unknown = false;
-    for undo in done {
-        match undo {
-            Undo::Setting { file: other, before: value } if other == file => {
-                // Until the next entry says which, it may have any value.
-                unknown = true;
-                if *value == now {
-                    return None;
-                }
-            }
-            Undo::Set { file: other, value } if other == file => {
-                unknown = false;
-                if *value == now {
-                    return None;
-                }
-            }
-            _ => {}
+/// What a setting can hold by the experiment's doing.
+#[derive(Default)]
+struct Ours<'d> {
+    values: BTreeSet<&'d str>,
+    /// Until the next entry says which, it may have any value.
+    any: bool,
+}
+
+/// Whose the present value of a setting is.
+enum Whose {
+    Ours,
+    /// There is no such setting any more.
+    Gone,
+    /// Somebody else's, and what it is.
+    Others(String),
+}
+
+impl<'d> Ours<'d> {
+    /// By the entries of a journal.
+    fn of(done: &'d [Undo]) -> BTreeMap<&'d Place, Self> {
+        let mut all = BTreeMap::<&Place, Self>::new();
+        for undo in done {
+            let (place, value, any) = match undo {
+                Undo::Setting { place, before } => (place, before, true),
+                Undo::Set { place, value } => (place, value, false),
+                _ => continue,
+            };
+            let ours = all.entry(place).or_default();
+            ours.values.insert(value);
+            ours.any = any;
+        }
+        all
+    }
+
+    /// Whose the present value is. One that cannot be read is ours: that it cannot be written either is to be told.
+    fn whose(&self, place: &Place) -> Whose {
+        match place.read() {
+            Ok(None) => Whose::Gone,
+            Ok(Some(now)) if !self.any && !self.values.contains(now.as_str()) => Whose::Others(now),
+            _ => Whose::Ours,
         }
     }
-    let shown = file.display();
-    let said =
-        format!("`{shown}` was {before}, and somebody has set it to {now} since: it stays so");
-    (!unknown).then_some(said)
+}
+
+/// That somebody else has changed a setting in the meantime.
+pub(crate) fn stays(place: &Place, before: &str, now: &str) -> String {
+    format!("{place} was {before}, and somebody has set it to {now} since: it stays so")
+}
+
+/// Gives the threads that inherited a value from a changed thread of their process what they would have otherwise.
+pub(crate) fn disinherit(
+    process: &Process,
+    property: Property,
+    [value, before]: [&str; 2],
+    is_known: impl FnMut(&Thread) -> bool,
+) -> Result<()> {
+    for thread in heirs(process, property, value, is_known) {
+        put_back(&Place::Thread { thread, property }, before)?;
+    }
+    Ok(())
+}
+
+/// Gives a setting the value that it had. One that is gone by now needs nothing.
+pub(crate) fn put_back(place: &Place, before: &str) -> Result<()> {
+    match place.write(before) {
+        Err(error) if place.read()?.is_some() => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// The directories of an experiment.
@@ -265,27 +350,6 @@ fn remove_files(directory: &Path) -> Result<()> {
     std::fs::remove_dir_all(directory).with_context(|| format!("cannot remove `{shown}`"))
 }
 
-/// Pairs of settings that express the same limit in two units. When one is written, the kernel clears the other; a 0
-/// cannot be written. So the setting of the pair that is in effect is restored. Both are 0 only if no dirty pages are
-/// wanted at all.
-const PAIRS: [[&str; 2]; 2] =
-    [["dirty_bytes", "dirty_ratio"], ["dirty_background_bytes", "dirty_background_ratio"]];
-
-/// The other setting of such a pair, if that is the one in effect.
-fn other_of_pair(file: &Path) -> Option<PathBuf> {
-    let name = file.file_name()?.to_str()?;
-    let pair = PAIRS.iter().find(|pair| pair.contains(&name))?;
-    let other = file.with_file_name(pair.iter().find(|other| **other != name)?);
-    let holds = std::fs::read_to_string(&other).is_ok_and(|value| value.trim() != "0");
-    holds.then_some(other)
-}
-
-/// The present value of a setting: of a list with the choice in brackets the choice, else the whole text.
-fn chosen(text: &str) -> String {
-    let bracketed = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
-    bracketed.map_or(text.trim(), |(choice, _)| choice).to_owned()
-}
-
 /// Unmounts whatever is mounted there. A mount that is still in use at the end of `timeout` is detached, so that it
 /// vanishes with its last user.
 fn unmount_all(at: &Path, timeout: Duration) -> Result<()> {
@@ -357,18 +421,13 @@ mod tests {
             std::fs::write(&ratio, ratio_now).unwrap();
             Undo::setting(&bytes).unwrap().unwrap()
         };
-        let undo =
-            |file: &Path, before: &str| Undo::Setting { file: file.into(), before: before.into() };
+        let undo = |file: &Path, before: &str| Undo::Setting {
+            place: Place::file(file),
+            before: before.into(),
+        };
         assert_eq!(set("0\n", "10\n"), undo(&ratio, "10"));
         assert_eq!(set("4096\n", "0\n"), undo(&bytes, "4096"));
         assert_eq!(set("0\n", "0\n"), undo(&bytes, "0"));
-    }
-
-    #[test]
-    fn of_a_list_the_choice_is_put_back() {
-        assert_eq!(chosen("none [mq-deadline] kyber\n"), "mq-deadline");
-        assert_eq!(chosen("3000\n"), "3000");
-        assert_eq!(chosen(""), "");
     }
 
     #[test]
@@ -381,7 +440,10 @@ mod tests {
         write_setting(&first, "2").unwrap();
         // Changed twice: the first value counts.
         done.push(Undo::setting(&first).unwrap().unwrap());
-        done.push(Undo::Setting { file: dir.path().join("no/such"), before: "1".into() });
+        done.push(Undo::Setting {
+            place: Place::file(&dir.path().join("no/such")),
+            before: "1".into(),
+        });
         done.push(Undo::setting(&second).unwrap().unwrap());
         write_setting(&first, "3").unwrap();
         let error = undo_all(&done, Duration::ZERO, false).unwrap_err().to_string();
@@ -471,8 +533,8 @@ mod tests {
         for undo in [
             Undo::Mount { at: "/a b".into() },
             Undo::Loop { backing: "/d\"\n".into() },
-            Undo::Setting { file: "/f".into(), before: "1 2\n".into() },
-            Undo::Set { file: "/f".into(), value: "1".into() },
+            Undo::Setting { place: Place::file(Path::new("/f")), before: "1 2\n".into() },
+            Undo::Set { place: Place::file(Path::new("/f")), value: "1".into() },
             Undo::Boot { id: "a-b".into() },
             directory(Path::new("/c"), Some(Identity { dev: 1, ino: u64::MAX }), 1),
         ] {

@@ -9,7 +9,9 @@ use super::forks::{self, ForksArgs};
 use super::io::{self, IoArgs, SyncsArgs};
 use super::reader::{self, ReadArgs};
 use super::victim::{self, Demand};
-use crate::host::{cgroup, guard};
+use crate::host::cgroup;
+use crate::host::guard::{self, JanitorArgs};
+use crate::prove::{self, ChangesArgs};
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Signal, set_parent_process_death_signal, setpriority_process};
 use rustix::thread::{CpuSet, sched_setaffinity, set_name};
@@ -79,7 +81,9 @@ enum Work {
     /// Make and remove files for ever
     Committer(IoArgs),
     /// Undo what a journal names, at the end of standard input
-    Janitor { paths: Vec<PathBuf> },
+    Janitor(JanitorArgs),
+    /// Change settings and put them back, again and again, until the end of standard input
+    Changes(ChangesArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -100,8 +104,8 @@ impl DemandArgs {
 
 /// Sets the process up according to its arguments, prints `ready`, and works.
 pub(crate) fn run(args: &WorkerArgs) -> Result<()> {
-    if let Work::Janitor { paths } = &args.work {
-        return guard::janitor(paths);
+    if let Work::Janitor(janitor) = &args.work {
+        return guard::janitor(janitor);
     }
     // No process outlives the runner, except the janitor, which finds the others by their cgroup, and a disk, which
     // must be there until it is unmounted.
@@ -142,6 +146,7 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<()> {
     }
     match &args.work {
         Work::Disk(disk) => return disk::serve(disk),
+        Work::Changes(changes) => return prove::change_again_and_again(changes),
         Work::Fanout(service) => return fanout::serve(service),
         Work::Broker(broker) => return io::serve_broker(broker),
         Work::Writer(writer) => return io::write(writer),

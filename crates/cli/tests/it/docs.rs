@@ -276,3 +276,21 @@ fn scenarios_are_listed() {
     assert!(!names.is_empty(), "there are scenarios");
     assert_generated("docs/scenarios.md", &text);
 }
+
+/// The table of settings in `docs/prove.md` is that of the code.
+#[test]
+fn the_settings_of_experiments_are_documented() {
+    use deburr_core::prove::knob::LEVERS;
+    let mut table =
+        String::from("| setting | values | what it does, and what it may cost |\n|---|---|---|\n");
+    for lever in LEVERS {
+        let unit = lever.unit.map_or(String::new(), |unit| format!(", {unit}"));
+        let values = lever.values.words();
+        let _ = writeln!(table, "| `{}` | {values}{unit} | {} |", lever.pattern(), lever.risk);
+    }
+    let text = read("docs/prove.md");
+    let (open, close) = ("<!-- settings -->\n", "<!-- end of settings -->\n");
+    let (before, rest) = text.split_once(open).expect("the page has a place for the table");
+    let (_, after) = rest.split_once(close).expect("the place has an end");
+    assert_generated("docs/prove.md", &format!("{before}{open}{table}{close}{after}"));
+}

@@ -28,7 +28,7 @@ pub(super) fn all(view: &View, finding: &Finding) -> Vec<Experiment> {
         "pause",
         hypothesis.clone(),
         Measure::Queued,
-        (pids.iter().map(|pid| format!("pause:{pid}=1")).collect(), BY_PAUSE * share),
+        (pids.iter().map(|pid| format!("pause:{pid}=90%")).collect(), BY_PAUSE * share),
         "what is paused does nothing for most of each second of a changed block",
     );
     let own: Vec<u32> = victim.members.iter().map(|(_, it)| it.pid).collect();

@@ -18,7 +18,7 @@ pub(super) fn all(view: &View, finding: &Finding) -> Vec<Experiment> {
         "pause",
         format!("requests wait because the device works for {}", group_name(worst)),
         Measure::BlockIo,
-        (pids.iter().map(|pid| format!("pause:{pid}=1")).collect(), LEAST * share),
+        (pids.iter().map(|pid| format!("pause:{pid}=90%")).collect(), LEAST * share),
         "what is paused does nothing for most of each second of a changed block; locks that it holds stay held",
     )]
 }
