@@ -57,24 +57,19 @@ impl Journal {
         let directory = File::open(DIRECTORY)?;
         flock(&directory, FlockOperation::LockExclusive)?;
         let prefix = format!("deburr-{kind}-");
-        for path in paths() {
-            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            if !name.starts_with(&prefix) {
-                continue;
-            }
-            let free = |file: &File| flock(file, FlockOperation::NonBlockingLockExclusive).is_ok();
-            match open(&path) {
-                Ok(file) if free(&file) && file.metadata()?.nlink() > 0 => bail!(
-                    "`{name}` was killed with its guard, and what it changed on this host is still there: `deburr \
-                     lab clean` undoes it"
-                ),
-                // It ended a moment ago.
-                Ok(file) if file.metadata()?.nlink() == 0 => {}
-                Err(_) if !path.exists() => {}
-                _ => bail!(
-                    "another experiment is under way on this host (`{name}`): there can be only one, wait for its end"
-                ),
-            }
+        if let Some(left) = left_behind().iter().find(|it| it.name().starts_with(&prefix)) {
+            bail!(
+                "`{}` was killed with its guard, and what it changed on this host is still there: `deburr lab clean` \
+                 undoes it",
+                left.name()
+            );
+        }
+        let own = |path: &PathBuf| path.file_name()?.to_str()?.starts_with(&prefix).then_some(());
+        if let Some(other) = paths().iter().find(|path| own(path).is_some()) {
+            let name = other.file_stem().unwrap_or_default().to_string_lossy();
+            bail!(
+                "another experiment is under way on this host (`{name}`): there can be only one, wait for its end"
+            );
         }
         Self::create(kind)
     }
@@ -170,12 +165,20 @@ fn paths() -> Vec<PathBuf> {
     paths
 }
 
-/// The journals of experiments whose processes were all killed.
+/// The journals of experiments whose processes were all killed. Those that name no change are removed.
 pub(crate) fn left_behind() -> Vec<Journal> {
     let left = paths().into_iter().filter_map(|path| {
         let file = open(&path).ok()?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
-        (file.metadata().ok()?.nlink() > 0).then_some(Journal { file, path })
+        let journal = (file.metadata().ok()?.nlink() > 0).then_some(Journal { file, path })?;
+        // Both were killed before the first change: there is nothing to undo.
+        let is_empty =
+            |entries: Vec<Undo>| entries.iter().all(|entry| matches!(entry, Undo::Boot { .. }));
+        if journal.entries().is_ok_and(is_empty) {
+            let _ = fs::remove_file(&journal.path);
+            return None;
+        }
+        Some(journal)
     });
     left.collect()
 }
