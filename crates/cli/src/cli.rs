@@ -13,6 +13,7 @@ use crate::cmd::export::ExportArgs;
 use crate::cmd::generate::CompletionsArgs;
 use crate::cmd::lab::LabArgs;
 use crate::cmd::limits::LimitsArgs;
+use crate::cmd::prove::ProveArgs;
 use crate::cmd::read::ReadArgs;
 use crate::cmd::record::RecordArgs;
 use crate::cmd::report::ReportArgs;
@@ -61,6 +62,8 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Write a recording in formats that other programs read
     Export(ExportArgs),
+    /// Change one thing for a while, measure, put it back, and say whether that was the cause
+    Prove(ProveArgs),
     /// Explain what a finding means, how it is computed, and when it is wrong
     Explain(ExplainArgs),
     /// Say what this kernel and these privileges allow to be found

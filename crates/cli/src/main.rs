@@ -78,6 +78,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Compare(args)) => cmd::compare::run(args)?,
         Some(Command::Export(args)) => cmd::export::run(args)?,
         Some(Command::Explain(args)) => cmd::explain::run(args)?,
+        Some(Command::Prove(args)) => cmd::prove::run(args)?,
         Some(Command::Doctor(args)) => cmd::doctor::run(args)?,
         Some(Command::Lab(args)) => return cmd::lab::run(args),
         Some(Command::Check(args)) => cmd::check::run(args)?,
@@ -130,6 +131,7 @@ fn tell_of_what_is_left(cli: &Cli) {
     match &cli.command {
         Some(Command::LabWorker(_) | Command::Reader(_)) => return,
         Some(Command::Lab(args)) if args.cleans() => return,
+        Some(Command::Prove(args)) if args.recovers() => return,
         Some(Command::Sector(args)) if args.here => return,
         _ => {}
     }

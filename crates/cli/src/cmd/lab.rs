@@ -142,7 +142,7 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode> {
             output::print(lab::list(&lab::scenarios()?).as_bytes())?;
             Ok(ExitCode::from(PASSED))
         }
-        LabCommand::Clean => clean(),
+        LabCommand::Clean => Ok(ExitCode::from(if clean()? { PASSED } else { FAILED })),
         LabCommand::Score(args) => score(args),
         LabCommand::Run(args) => match run_selected(args) {
             Err(error) if error.is::<Interrupted>() => {
@@ -154,8 +154,8 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode> {
     }
 }
 
-/// Undoes what journals name whose runner and janitor are both gone.
-fn clean() -> Result<ExitCode> {
+/// Undoes what journals name whose runner and janitor are both gone. Returns whether nothing is left.
+pub(super) fn clean() -> Result<bool> {
     if !rustix::process::geteuid().is_root() {
         return Err(Failure::error(Exit::Missing, "only root can undo what the lab changed"));
     }
@@ -168,7 +168,7 @@ fn clean() -> Result<ExitCode> {
     if recovered.undone.is_empty() && !failed {
         output::print(b"nothing was left behind\n")?;
     }
-    Ok(ExitCode::from(if failed { FAILED } else { PASSED }))
+    Ok(!failed)
 }
 
 fn run_selected(args: &RunArgs) -> Result<ExitCode> {

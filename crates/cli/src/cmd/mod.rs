@@ -14,6 +14,7 @@ pub(crate) mod generate;
 pub(crate) mod lab;
 pub(crate) mod limits;
 mod page;
+pub(crate) mod prove;
 pub(crate) mod read;
 pub(crate) mod record;
 pub(crate) mod report;

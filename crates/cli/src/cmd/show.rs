@@ -2,13 +2,15 @@
 //! Prints reports on stdout.
 
 use crate::args::{Color, Level, ShowArgs};
+use crate::collect::{Cgroups, Roots, cpus_online};
 use crate::failure::Exit;
 use crate::output;
 use anstream::{AutoStream, ColorChoice};
 use anyhow::Context as _;
 use deburr_core::cpu_check::Document;
-use deburr_core::finding::{Report, Severity};
+use deburr_core::finding::{Host, Report, Severity};
 use deburr_core::render::{self, TextStyle};
+use deburr_core::text::name;
 use std::io;
 
 /// Maximum width of the text: longer lines are hard to read.
@@ -65,4 +67,22 @@ pub(super) fn page(color: Color) -> TextStyle {
         color: choice != ColorChoice::Never,
         verbosity: 1,
     }
+}
+
+/// This host, for a document.
+pub(super) fn host() -> Host {
+    let roots = Roots::default();
+    let host = rustix::system::uname();
+    Host {
+        name: name::decode(host.nodename().to_bytes()),
+        kernel: name::decode(host.release().to_bytes()),
+        cpus: u32::try_from(cpus_online(&roots).len()).unwrap_or(u32::MAX),
+        cgroup: Cgroups::open(&roots).layout().into(),
+    }
+}
+
+/// The time, for a document: RFC 3339 in UTC, in whole seconds.
+pub(super) fn now() -> String {
+    let now = jiff::Timestamp::now().as_second();
+    jiff::Timestamp::from_second(now).unwrap_or_default().to_string()
 }

@@ -6,7 +6,6 @@ use super::show;
 use crate::args::{Color, Messages, PageArgs, window};
 use crate::claim::Claim;
 use crate::clock::monotonic_ns;
-use crate::collect::{Cgroups, Roots, cpus_online};
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::progress::Steps;
@@ -15,7 +14,7 @@ use crate::sweep::address::{self, Address};
 use crate::sweep::rates::{self, Rates};
 use crate::sweep::variants::{self, VariedSetting};
 use crate::sweep::{self, Plan, SweepCgroups};
-use deburr_core::finding::{Host, Tool};
+use deburr_core::finding::Tool;
 use deburr_core::render;
 use deburr_core::sweep::{Setup, Sweep, Workload};
 use deburr_core::text::name;
@@ -187,8 +186,8 @@ fn plan(args: &SweepArgs) -> anyhow::Result<Plan> {
     };
     let setup = Setup {
         tool: Tool { version: env!("CARGO_PKG_VERSION").into() },
-        host: host(),
-        start: now(),
+        host: show::host(),
+        start: show::now(),
         command: args.command.iter().map(|word| name::decode(word.as_bytes())).collect(),
         driven,
         limit_cpus: args.cpus,
@@ -214,22 +213,6 @@ fn check_files(connections: u32) -> anyhow::Result<()> {
         ))),
         _ => Ok(()),
     }
-}
-
-fn host() -> Host {
-    let roots = Roots::default();
-    let host = rustix::system::uname();
-    Host {
-        name: name::decode(host.nodename().to_bytes()),
-        kernel: name::decode(host.release().to_bytes()),
-        cpus: u32::try_from(cpus_online(&roots).len()).unwrap_or(u32::MAX),
-        cgroup: Cgroups::open(&roots).layout().into(),
-    }
-}
-
-fn now() -> String {
-    let now = jiff::Timestamp::now().as_second();
-    jiff::Timestamp::from_second(now).unwrap_or_default().to_string()
 }
 
 /// Parses a CPU limit: 0.01 to 10 000 CPUs.

@@ -26,6 +26,7 @@ mod missed;
 mod oversubscribed;
 mod owners;
 mod probe;
+mod prove;
 mod prove_kills;
 mod recording;
 mod remedies;

@@ -25,6 +25,16 @@ pub enum MinimalEffect {
     Amount(f64),
 }
 
+impl MinimalEffect {
+    /// The number: a part, or an amount.
+    #[must_use]
+    pub fn part(self) -> f64 {
+        match self {
+            Self::Share(it) | Self::Amount(it) => it,
+        }
+    }
+}
+
 /// An effect with its limits, in the terms of the minimal effect: a share of the measure as the host is, or an amount
 /// in its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

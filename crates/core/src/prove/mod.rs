@@ -13,6 +13,7 @@ pub mod judge;
 pub mod knob;
 mod looks;
 pub mod measure;
+pub mod outcome;
 pub mod period;
 pub mod verdict;
 

@@ -271,3 +271,20 @@ pub enum TargetSpec {
         pid: u32,
     },
 }
+
+impl TargetSpec {
+    /// Its kind, name and pid, as documents tell them.
+    #[must_use]
+    pub fn told(&self) -> (&'static str, Option<String>, Option<u32>) {
+        match self {
+            Self::Host => ("host", None, None),
+            Self::Process { pid, comm } => ("process", Some(comm.clone()), Some(*pid)),
+            Self::Comm { comm } => ("comm", Some(comm.clone()), None),
+            Self::Cgroup { path } => ("cgroup", Some(path.clone()), None),
+            Self::Container { container, .. } => {
+                ("container", Some(container.name.clone().unwrap_or(container.id.clone())), None)
+            }
+            Self::Command { command, pid } => ("command", Some(command.clone()), Some(*pid)),
+        }
+    }
+}

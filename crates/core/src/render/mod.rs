@@ -18,6 +18,7 @@ mod manual;
 mod names;
 mod page;
 mod plot;
+mod prove;
 mod read;
 mod sheet;
 mod sweep;
@@ -38,10 +39,11 @@ pub use cpu_check::cpu_check;
 pub use host_diff::host_diff;
 pub use html::{
     InPage, MAX_PAGE_BYTES, MOST_PAGE_BYTES, PageError, comparison_html, cpu_check_html,
-    host_diff_html, html, is_page, read_html, read_page, sweep_html,
+    experiment_html, host_diff_html, html, is_page, read_html, read_page, sweep_html,
 };
 pub use json::{json, json_document};
 pub use manual::manual;
+pub use prove::{experiment, experiment_plan};
 pub use read::read_text;
 pub use sheet::{Cell, Grid, Section, grid, sheet};
 pub use sweep::sweep_text;

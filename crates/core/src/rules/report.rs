@@ -6,7 +6,7 @@ use crate::finding::{
     Finding, Host, Ledger, NotChecked, Observer, REPORT_SCHEMA, Report, RuledOut, SourceCoverage,
     Target, Tool, Unit, Window,
 };
-use crate::recording::{Event, EventKind, ObserverTick, Source, State, TargetSpec};
+use crate::recording::{Event, EventKind, ObserverTick, Source, State};
 use crate::rules::candidates::target_is_host;
 use crate::rules::observer::losses;
 use crate::text::units;
@@ -105,16 +105,7 @@ fn sentence(event: &Event) -> String {
 
 fn target(view: &View) -> Target {
     let spec = view.meta().map(|meta| &meta.target).cloned().unwrap_or_default();
-    let (kind, name, pid) = match spec {
-        TargetSpec::Host => ("host", None, None),
-        TargetSpec::Process { pid, comm } => ("process", Some(comm), Some(pid)),
-        TargetSpec::Comm { comm } => ("comm", Some(comm), None),
-        TargetSpec::Cgroup { path } => ("cgroup", Some(path), None),
-        TargetSpec::Container { container, .. } => {
-            ("container", Some(container.name.unwrap_or(container.id)), None)
-        }
-        TargetSpec::Command { command, pid } => ("command", Some(command), Some(pid)),
-    };
+    let (kind, name, pid) = spec.told();
     let facts = view.processes().values().filter_map(|process| process.facts.as_ref());
     Target {
         kind: kind.into(),

@@ -17,6 +17,7 @@ pub(super) const SWEEP: &str = "deburr-sweep";
 pub(super) const COMPARISON: &str = "deburr-compare";
 pub(super) const READ: &str = "deburr-read";
 pub(super) const HOST_DIFF: &str = "deburr-diff";
+pub(super) const EXPERIMENT: &str = "deburr-prove";
 /// What a page begins with.
 pub(super) const DOCTYPE: &str = "<!doctype html>";
 const END: &[u8] = b"</script>";
@@ -92,8 +93,9 @@ pub fn read_page(page: &[u8]) -> Result<InPage, PageError> {
         known(&read.schema, transcript::READ_SCHEMA)?;
         return Ok(InPage::Read(read));
     }
-    let is_diff = memmem::find(page, start(HOST_DIFF).as_bytes()).is_some();
-    Err(if is_diff { PageError::Other(HOST_DIFF) } else { PageError::Nothing })
+    let is_there = |id: &&str| memmem::find(page, start(id).as_bytes()).is_some();
+    let other = [HOST_DIFF, EXPERIMENT].into_iter().find(is_there);
+    Err(other.map_or(PageError::Nothing, PageError::Other))
 }
 
 fn known(schema: &str, known: &str) -> Result<(), PageError> {

@@ -37,6 +37,7 @@ use crate::compare::document::Comparison;
 use crate::cpu_check::document::Document;
 use crate::finding::{Answer, Report};
 use crate::host_diff::document::HostDiff;
+use crate::prove::outcome::Outcome;
 use crate::sweep::Sweep;
 use crate::text::escape::{self, sentence};
 use crate::transcript;
@@ -132,6 +133,16 @@ pub fn host_diff_html(diff: &HostDiff) -> Result<String, serde_json::Error> {
     let json = compact(diff)?;
     let write = |page: &mut Page, style| super::host_diff::write(page, diff, style);
     Ok(of_blocks(&super::host_diff::headline(diff), write, (embedded::HOST_DIFF, &json)))
+}
+
+/// An experiment as an HTML page.
+///
+/// # Errors
+/// If it cannot be represented in JSON.
+pub fn experiment_html(outcome: &Outcome) -> Result<String, serde_json::Error> {
+    let json = compact(outcome)?;
+    let write = |page: &mut Page, style| super::prove::write(page, outcome, style);
+    Ok(of_blocks(&super::prove::headline(outcome), write, (embedded::EXPERIMENT, &json)))
 }
 
 /// What was read of transcripts as an HTML page.

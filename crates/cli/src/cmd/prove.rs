@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `deburr prove`: changes one thing, measures, puts it back, and says whether that was the cause.
+
+use super::page::Page;
+use super::{lab, show};
+use crate::args::{Color, Messages, PageArgs, Target, window};
+use crate::collect::Roots;
+use crate::failure::{Exit, Failure};
+use crate::output;
+use crate::prove::runner::{self, Observation};
+use crate::prove::{Changes, plan, trial};
+use crate::signals::Signals;
+use crate::target;
+use anyhow::{Context as _, Result};
+use clap::builder::NonEmptyStringValueParser;
+use deburr_core::finding::{Finding, Target as FindingTarget, Tool};
+use deburr_core::prove::experiment::{Experiment, PERIODS, Test};
+use deburr_core::prove::knob::Knob;
+use deburr_core::prove::measure::Measure;
+use deburr_core::prove::outcome::{Outcome, SCHEMA};
+use deburr_core::recording::TargetSpec;
+use deburr_core::{render, rules};
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::time::Duration;
+
+/// Length of the observation before the experiment.
+const PILOT: Duration = Duration::from_secs(10);
+/// The same for findings about disks, whose rhythms take longer.
+const DISK_PILOT: Duration = Duration::from_secs(30);
+/// Length of a block of an experiment of the user's.
+const BLOCK: Duration = Duration::from_secs(5);
+/// Part of the baseline by which a measure must fall, unless something else is known.
+const LEAST_PERCENT: u8 = 25;
+/// Largest seed: every reader of JSON keeps it exactly.
+const MOST_SEED: u64 = (1 << 53) - 1;
+/// Unit of the kernel's settings of time that end in `_centisecs`, in nanoseconds.
+const CENTISECOND_NS: u64 = 10_000_000;
+
+/// Arguments of `deburr prove`.
+#[derive(Debug, clap::Args)]
+#[command(
+    group = clap::ArgGroup::new("what").args(["code", "set", "follow", "recover"]).required(true).multiple(false),
+    after_help = "Examples:\n  \
+        deburr prove SCH001 -p 15919                     the default experiment for what is found\n  \
+        deburr prove SCH001 -p 15919 --lever pause       another one\n  \
+        deburr prove BLK001 -p 15919 --dry-run           only the plan\n  \
+        deburr prove --follow vm.dirty_writeback_centisecs --measure stall-period -p 15919\n  \
+        deburr prove --set process:4711:pause=90% --measure queued -p 15919\n  \
+        deburr prove --recover                           undo what a killed experiment left\n\n\
+        Exit status: 0 done, whatever the result, 2 usage or bad input, 3 a privilege or kernel feature is missing, 4 output \
+        could not be written."
+)]
+pub(crate) struct ProveArgs {
+    /// The finding whose cause is put to the test: SCH001, SCH002, SCH003, BLK001, BLK002, BLK003, BLK004
+    #[arg(value_name = "CODE", value_parser = NonEmptyStringValueParser::new())]
+    code: Option<String>,
+    #[command(flatten)]
+    target: Target,
+    /// Which of the experiments for the finding: `precedence`, `pause`, ... [default: the first]
+    #[arg(long, value_name = "NAME", requires = "code")]
+    lever: Option<String>,
+    /// What is changed in some blocks: vm.dirty_ratio=10, cgroup:/batch:cpu.weight=10, process:4711:nice=5
+    #[arg(long, value_name = "SETTING=VALUE", requires = "measure")]
+    set: Vec<String>,
+    /// A setting of the kernel's clocks that has another value in each block: vm.dirty_writeback_centisecs
+    #[arg(long, value_name = "SETTING", requires = "measure")]
+    follow: Option<String>,
+    /// What decides: queued, throttled, block-io, stalled, wait:p99, io-latency:p99, stall-period, probe:p50
+    #[arg(long, value_name = "MEASURE")]
+    measure: Option<Measure>,
+    /// A shell command that is run again and again, for `probe`: 'curl -fs http://127.0.0.1/'. It fails if its exit status
+    /// is not 0
+    #[arg(long, value_name = "CMD", requires = "measure")]
+    probe: Option<String>,
+    /// By how many percent of its value the measure must fall at least [default: 25, or what the finding promises]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
+    least: Option<u8>,
+    /// Length of a block [default: 5s; where a period is to follow, seven of them]
+    #[arg(long, value_name = "TIME", value_parser = window)]
+    block: Option<Duration>,
+    /// Length of the observation before the experiment [default: 10s, for disks 30s]
+    #[arg(short, long, value_name = "TIME", value_parser = window)]
+    duration: Option<Duration>,
+    /// What the order of the blocks follows from [default: chance]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(..=MOST_SEED))]
+    seed: Option<u64>,
+    /// Show the plan, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+    /// Undo what an experiment left whose processes were all killed
+    #[arg(long)]
+    recover: bool,
+    /// Print one JSON document (schema deburr.prove/1)
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    page: PageArgs,
+    /// Replace the page if it exists
+    #[arg(long, requires = "html")]
+    force: bool,
+    /// Use colour [default: auto]
+    #[arg(long, value_name = "WHEN", default_value = "auto", hide_default_value = true)]
+    color: Color,
+    #[command(flatten)]
+    messages: Messages,
+}
+
+impl ProveArgs {
+    /// Whether it only undoes what another experiment left.
+    pub(crate) fn recovers(&self) -> bool {
+        self.recover
+    }
+}
+
+pub(crate) fn run(args: &ProveArgs) -> Result<Exit> {
+    if args.recover {
+        return recover();
+    }
+    let page = Page::claim(&args.page, args.force, &[], args.json)?;
+    if !rustix::process::geteuid().is_root() {
+        return Err(Failure::error(
+            Exit::Missing,
+            "only root can change what an experiment changes",
+        ));
+    }
+    let target = target::resolve(&args.target, &Roots::default()).map_err(Failure::bad_input)?;
+    let target = target.unwrap_or(TargetSpec::Host);
+    let signals = Signals::install()?;
+    let (experiment, baseline, target) = match &args.code {
+        Some(code) => from_finding(args, code, target, &signals)?,
+        None => of_user(args, target, &signals)?,
+    };
+    let knobs = plan::knobs(&experiment.test).map_err(Failure::bad_input)?;
+    let now = present(&knobs)?;
+    let seed = match args.seed {
+        Some(seed) => seed,
+        None => u64::from_str_radix(&crate::claim::random_name()?, 16)? & MOST_SEED,
+    };
+    let changes = plan::changes(&knobs, &now);
+    let plan = plan::plan(experiment, changes, baseline, seed).map_err(Failure::bad_input)?;
+    let mut outcome = Outcome {
+        schema: SCHEMA.into(),
+        tool: Tool { version: env!("CARGO_PKG_VERSION").into() },
+        host: show::host(),
+        start: show::now(),
+        target: shown(&target),
+        plan,
+        blocks: vec![],
+        result: None,
+        notes: vec![],
+    };
+    let style = show::page(args.color);
+    if args.dry_run {
+        return print(args, &page, &outcome);
+    }
+    if !args.yes && !agreed(&render::experiment_plan(&outcome, style))? {
+        output::say("nothing was changed");
+        return Ok(Exit::Done);
+    }
+    let mut changes = Changes::begin(&std::env::current_exe()?, &knobs)?;
+    let observation = Observation {
+        target: &target,
+        measure: &outcome.plan.experiment.measure,
+        probe: args.probe.as_deref(),
+    };
+    let trial = trial::run(
+        &outcome.plan,
+        &knobs,
+        &mut changes,
+        &observation,
+        (&signals, args.messages.quiet),
+    );
+    let left = changes.finish();
+    let trial = trial?;
+    outcome.blocks = trial.blocks;
+    outcome.result = Some(trial.result);
+    outcome.notes = trial.notes;
+    outcome.notes.extend(left?);
+    print(args, &page, &outcome)
+}
+
+fn print(args: &ProveArgs, page: &Page, outcome: &Outcome) -> Result<Exit> {
+    let style = show::page(args.color);
+    let verbosity = if args.messages.quiet { 0 } else { 1 };
+    let text = match args.json {
+        true => render::json_document(outcome)?,
+        false => render::experiment(outcome, render::TextStyle { verbosity, ..style }),
+    };
+    if !page.is_stdout() {
+        output::print(text.as_bytes())?;
+    }
+    page.write(|| render::experiment_html(outcome))?;
+    Ok(Exit::Done)
+}
+
+/// Observes, and takes the experiment for the first finding of that code.
+fn from_finding(
+    args: &ProveArgs,
+    code: &str,
+    target: TargetSpec,
+    signals: &Signals,
+) -> Result<(Experiment, Option<f64>, TargetSpec)> {
+    let known = rules::find(code).map(|rule| rule.code);
+    let Some(code) = known.filter(|code| rules::WITH_EXPERIMENTS.contains(code)) else {
+        let with = rules::WITH_EXPERIMENTS.join(", ");
+        return Err(Failure::bad_input(match known {
+            Some(code) => {
+                format!(
+                    "there is no experiment for {code}; there are some for {with}, and `--set` makes others"
+                )
+            }
+            None => format!("`{code}` is no code of a finding; experiments are there for {with}"),
+        }));
+    };
+    let usual = if code.starts_with("BLK") { DISK_PILOT } else { PILOT };
+    let length = args.duration.unwrap_or(usual);
+    if !args.messages.quiet {
+        output::say(format!("looking for {code}, for {} s", length.as_secs()));
+    }
+    let fold = runner::observe(&target, length, signals)?.context("interrupted")?;
+    let view = fold.view();
+    let report = rules::report(view, env!("CARGO_PKG_VERSION"), true);
+    let findings: Vec<&Finding> = report.findings.iter().filter(|it| it.code == code).collect();
+    let Some(finding) = findings.first() else {
+        return Err(Failure::bad_input(format!(
+            "{code} was not found in {} s: there is nothing to prove; see `deburr -d {0}`",
+            length.as_secs()
+        )));
+    };
+    let all = rules::experiments(view, finding);
+    let chosen = match &args.lever {
+        Some(lever) => all.iter().find(|it| it.lever == *lever),
+        None => all.first(),
+    };
+    let Some(chosen) = chosen else {
+        let levers: Vec<&str> = all.iter().map(|it| it.lever.as_str()).collect();
+        return Err(Failure::bad_input(match levers.is_empty() {
+            true => format!(
+                "{code} was found, but nothing of its cause can be changed for a while: {}",
+                finding.title
+            ),
+            false => {
+                format!("there is no such lever for this {code}; there are: {}", levers.join(", "))
+            }
+        }));
+    };
+    let mut experiment = chosen.clone();
+    adjust(args, &mut experiment);
+    // From now on only the victim counts.
+    let target = match (&target, finding.victim.pid, &finding.victim.comm) {
+        (TargetSpec::Host, Some(pid), Some(comm)) => {
+            TargetSpec::Process { pid, comm: comm.clone() }
+        }
+        (TargetSpec::Host, _, _) => {
+            return Err(Failure::bad_input(format!(
+                "the victim is not one process: name one with -p; {}",
+                finding.title
+            )));
+        }
+        _ => target,
+    };
+    let baseline = match experiment.test {
+        Test::Lowers { .. } => Some(experiment.measure.of(view).map_err(Failure::bad_input)?),
+        Test::Follows { .. } => None,
+    };
+    Ok((experiment, baseline, target))
+}
+
+/// The experiment that the user made up.
+fn of_user(
+    args: &ProveArgs,
+    target: TargetSpec,
+    signals: &Signals,
+) -> Result<(Experiment, Option<f64>, TargetSpec)> {
+    let measure = args.measure.clone().context("a measure is required")?;
+    if measure.is_of_probe() != args.probe.is_some() {
+        return Err(Failure::bad_input(
+            "`--measure probe` and `--probe CMD` need each other: the command is what is timed",
+        ));
+    }
+    let (test, hypothesis, block) = match &args.follow {
+        Some(setting) => {
+            // Any value shows whether there is such a setting.
+            let knob = Knob::parse(&format!("{setting}=1")).map_err(Failure::bad_input)?;
+            if !setting.ends_with("_centisecs") {
+                return Err(Failure::bad_input(format!(
+                    "`{setting}` is no clock; those of writeback are: vm.dirty_writeback_centisecs, vm.dirty_expire_centisecs"
+                )));
+            }
+            let present = present(&[knob])?;
+            let now: u64 = present[0].parse().ok().filter(|now| *now > 0).ok_or_else(|| {
+                Failure::bad_input(format!("`{setting}` is {}: it is off", present[0]))
+            })?;
+            let block = Duration::from_secs_f64(now as f64 / 100.0 * PERIODS);
+            let hypothesis = format!("stalls follow `{setting}`");
+            (Test::follows(setting, CENTISECOND_NS, now), hypothesis, block)
+        }
+        None => {
+            let least_part = f64::from(args.least.unwrap_or(LEAST_PERCENT)) / 100.0;
+            let set: Vec<String> = args.set.clone();
+            let shown: Vec<String> = set.iter().map(|it| format!("`{it}`")).collect();
+            let hypothesis = format!("{} lowers the {}", shown.join(" with "), measure.words());
+            (Test::Lowers { set, least_part }, hypothesis, BLOCK)
+        }
+    };
+    let knobs = plan::knobs(&test).map_err(Failure::bad_input)?;
+    present(&knobs)?;
+    let mut experiment = Experiment {
+        code: None,
+        lever: "set".into(),
+        hypothesis,
+        measure,
+        test,
+        risk: "whatever depends on what is changed does so for the length of a block at a time"
+            .into(),
+        block_seconds: block.as_secs_f64(),
+    };
+    adjust(args, &mut experiment);
+    let baseline = match experiment.test {
+        Test::Follows { .. } => None,
+        Test::Lowers { .. } => {
+            let length = args.duration.unwrap_or(PILOT);
+            if !args.messages.quiet {
+                output::say(format!("measuring as it is, for {} s", length.as_secs()));
+            }
+            let observation = Observation {
+                target: &target,
+                measure: &experiment.measure,
+                probe: args.probe.as_deref(),
+            };
+            let taken = observation.take(length, signals)?.context("interrupted")?;
+            let why = || taken.why_not.clone().unwrap_or_default();
+            Some(taken.value.ok_or_else(|| Failure::bad_input(format!("no number: {}", why())))?)
+        }
+    };
+    Ok((experiment, baseline, target))
+}
+
+/// What the user wants to be otherwise.
+fn adjust(args: &ProveArgs, experiment: &mut Experiment) {
+    if let (Some(percent), Test::Lowers { least_part, .. }) = (args.least, &mut experiment.test) {
+        *least_part = f64::from(percent) / 100.0;
+    }
+    if let (Some(block), Test::Lowers { .. }) = (args.block, &experiment.test) {
+        experiment.block_seconds = block.as_secs_f64();
+    }
+}
+
+/// Shows the plan, and asks.
+fn agreed(plan: &str) -> Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::bad_input(
+            "there is no terminal to ask on: --yes carries the plan out, --dry-run shows it",
+        ));
+    }
+    let mut stderr = std::io::stderr().lock();
+    write!(stderr, "{plan}\ncarry it out? [y/N] ")?;
+    stderr.flush()?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// Undoes what a killed experiment left.
+fn recover() -> Result<Exit> {
+    let clean = lab::clean()?;
+    Ok(if clean { Exit::Done } else { Exit::Found })
+}
+
+/// What the settings hold now.
+fn present(knobs: &[Knob]) -> Result<Vec<String>> {
+    let all: Result<Vec<String>> = knobs.iter().map(Changes::present).collect();
+    all.map_err(|error| Failure::bad_input(format!("{error:#}")))
+}
+
+fn shown(target: &TargetSpec) -> FindingTarget {
+    let (kind, name, pid) = target.told();
+    FindingTarget { kind: kind.into(), name, pid, processes: 0 }
+}
