@@ -292,10 +292,11 @@ impl Changes {
         }
         let Some(held) = place.read()? else { return Ok(false) };
         if known.as_ref() != Some(&held) {
-            self.guard.will_undo(&Undo::Set { place: place.clone(), value: held.clone() })?;
+            // Even if it cannot be written down, it is known here whose it is.
             if let Some(setting) = self.settings.get_mut(place) {
                 setting.given.insert(value.into(), held.clone());
             }
+            self.guard.will_undo(&Undo::Set { place: place.clone(), value: held.clone() })?;
         }
         ensure!(held != before, "{place} is still {before} after it was set to {value}");
         Ok(true)
