@@ -204,8 +204,8 @@ fn from_finding(
     signals: &Signals,
 ) -> Result<(Experiment, Option<f64>, TargetSpec)> {
     let known = rules::find(code).map(|rule| rule.code);
-    let Some(code) = known.filter(|code| rules::WITH_EXPERIMENTS.contains(code)) else {
-        let with = rules::WITH_EXPERIMENTS.join(", ");
+    let Some(code) = known.filter(|code| rules::with_experiments().any(|it| it == *code)) else {
+        let with = rules::with_experiments().collect::<Vec<_>>().join(", ");
         return Err(Failure::bad_input(match known {
             Some(code) => {
                 format!(

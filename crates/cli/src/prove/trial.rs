@@ -180,7 +180,10 @@ impl Running<'_> {
             Verdict::Refuted => {
                 format!("it is not so that {hypothesis}: their period does not follow the setting")
             }
-            _ => "the period follows in part only".into(),
+            Verdict::Inconclusive { reason: Reason::NumbersMissing } => {
+                "too many blocks had too few bursts of stalls for a period".into()
+            }
+            _ => "it cannot be told whether the period follows the setting".into(),
         };
         Ok(Outcomes { verdict: judged.verdict, sentence, fall: None, period: Some(judged) })
     }

@@ -21,23 +21,32 @@ const MAX_PROCESSES: usize = 32;
 /// The experiments for a finding, the one to begin with first; empty if there is none.
 #[must_use]
 pub fn experiments(view: &View, finding: &Finding) -> Vec<Experiment> {
-    let mut all = match finding.code.as_str() {
-        "SCH001" => contention::all(view, finding),
-        "SCH002" => throttling::all(view, finding),
-        "SCH003" => placement::all(view, finding),
-        "BLK001" => clock::all(view, clock::WAKES),
-        "BLK002" => clock::all(view, clock::EXPIRES),
-        "BLK003" | "BLK004" => device::all(view, finding),
-        _ => vec![],
-    };
+    let of_code = BY_CODE.iter().find(|(code, _)| *code == finding.code);
+    let mut all = of_code.map_or(vec![], |(_, all)| all(view, finding));
     for experiment in &mut all {
         experiment.code = Some(finding.code.clone());
     }
     all
 }
 
+/// Makes the experiments for a finding.
+type Suggest = fn(&View, &Finding) -> Vec<Experiment>;
+
+/// The codes of findings that have experiments, and what makes them.
+const BY_CODE: [(&str, Suggest); 7] = [
+    ("SCH001", contention::all),
+    ("SCH002", throttling::all),
+    ("SCH003", placement::all),
+    ("BLK001", |view, _| clock::all(view, clock::WAKES)),
+    ("BLK002", |view, _| clock::all(view, clock::EXPIRES)),
+    ("BLK003", device::all),
+    ("BLK004", device::all),
+];
+
 /// The codes of findings that have experiments.
-pub const CODES: [&str; 7] = ["SCH001", "SCH002", "SCH003", "BLK001", "BLK002", "BLK003", "BLK004"];
+pub fn with_experiments() -> impl Iterator<Item = &'static str> {
+    BY_CODE.iter().map(|(code, _)| *code)
+}
 
 /// The processes that an entity of a finding stands for.
 fn group_of<'g>(view: &View, groups: &'g [Group<'g>], entity: &Entity) -> Option<&'g Group<'g>> {
