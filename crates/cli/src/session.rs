@@ -12,12 +12,15 @@ use crate::command::Command;
 use crate::observer::SelfCost;
 use crate::output;
 use crate::progress::Progress;
+use crate::reader;
 use crate::signals::Signals;
 use crate::sinks::Sinks;
+use crate::snapshot::Limits;
 use crate::sources::{self, Running};
 use crate::watch::TargetWatch;
 use deburr_core::recording::{
-    Coverage, Event, EventKind, Meta, ObserverTick, Record, Source, State, TargetSpec,
+    Coverage, Event, EventKind, HostFacts, MOST_FACT_BYTES, Meta, ObserverTick, Record, Source,
+    State, TargetSpec,
 };
 use std::ffi::OsString;
 use std::time::Duration;
@@ -56,12 +59,16 @@ pub(crate) fn run(plan: &Plan, sinks: &mut Sinks, signals: &Signals) -> anyhow::
         cx.target = command.target();
     }
     // What takes time is done before the window begins, because threads are observed from its start.
+    let facts = if sinks.has_file() { host_facts(&cx.roots) } else { None };
     cost.start();
     let watch = TargetWatch::new(&cx.target, &cx.roots);
     let clocks = Clocks::now();
     cx.window = WindowClock::starting_at(clocks.mono_ns);
     let asked_ns = plan.window.map(|window| window.as_nanos().try_into().unwrap_or(u64::MAX));
     sinks.push(&Record::Meta(Box::new(meta(&cx, clocks, asked_ns))));
+    if let Some(facts) = facts {
+        sinks.push(&Record::HostFacts(Box::new(facts)));
+    }
     for (source, state) in not_open {
         sinks.push(&Record::Coverage(Coverage { t_ns: 0, source, state }));
     }
@@ -98,6 +105,13 @@ pub(crate) fn meta(cx: &Context, clocks: Clocks, asked_ns: Option<u64>) -> Meta 
         root: rustix::process::geteuid().is_root(),
         boot_id: boot_id(&cx.roots),
     }
+}
+
+/// What the host is and how it is configured; `None` if nothing can be read, or it is more than a recording holds.
+fn host_facts(roots: &Roots) -> Option<HostFacts> {
+    let taken = reader::snapshot(roots.root.clone(), Limits::BRIEF, false).ok()?.ok()?;
+    let document = taken.document().ok()?;
+    (document.len() <= MOST_FACT_BYTES).then_some(HostFacts { document })
 }
 
 /// An observation in progress.

@@ -81,6 +81,11 @@ impl Sinks {
         self.store_failed = true;
     }
 
+    /// Whether a file is to be written, or is being written.
+    pub(crate) fn has_file(&self) -> bool {
+        self.claim.is_some() || self.writer.is_some()
+    }
+
     /// Whether no sink is left.
     pub(crate) fn all_failed(&self) -> bool {
         self.fold.is_none() && self.writer.is_none() && self.claim.is_none()

@@ -8,12 +8,14 @@ use crate::deadline;
 use crate::document;
 use crate::failure::{Exit, Failure};
 use crate::output;
+use crate::store::Reader;
 use deburr_core::finding::Severity;
 use deburr_core::host_diff::document::HostDiff;
 use deburr_core::host_diff::{self, HostInput, MAX_HOSTS, Measured};
+use deburr_core::recording::Record;
 use deburr_core::render::{self, TextStyle};
 use deburr_core::rules;
-use deburr_core::snapshot::{MAX_BYTES, Snapshot};
+use deburr_core::snapshot::{MAX_BYTES, Snapshot, SnapshotError};
 use deburr_core::syscalls::Profile;
 use deburr_core::view::Fold;
 use std::collections::BTreeMap;
@@ -33,7 +35,7 @@ use std::path::{Path, PathBuf};
         Exit status: 0 done, 1 done and --fail-on was met, 2 usage or bad input, 4 output could not be written."
 )]
 pub(crate) struct DiffArgs {
-    /// Snapshots of the hosts: what `deburr snapshot -o FILE` wrote
+    /// Snapshots of the hosts: what `deburr snapshot -o FILE` wrote, or recordings, each of which holds one
     #[arg(value_name = "SNAPSHOT", required_unless_present = "baseline")]
     snapshots: Vec<PathBuf>,
     /// Compare with this snapshot of a good host, kept under version control: SNAPSHOT, or this host as it is now
@@ -172,10 +174,38 @@ fn exit(diff: &HostDiff, fail_on: Option<Level>) -> Exit {
 fn read(path: &Path) -> anyhow::Result<LabelledSnapshot> {
     let shown = path.display();
     let document = document::read(path, MAX_BYTES as u64)?;
-    let snapshot = Snapshot::parse(&document)
-        .map_err(|error| Failure::bad_input(format!("`{shown}` {error}")))?;
+    let snapshot = match Snapshot::parse(&document) {
+        Err(SnapshotError::Recording) => of_recording(path)?,
+        parsed => parsed.map_err(|error| Failure::bad_input(format!("`{shown}` {error}")))?,
+    };
     let label = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     Ok(LabelledSnapshot { snapshot, label, golden: false })
+}
+
+/// The snapshot that a recording holds.
+fn of_recording(path: &Path) -> anyhow::Result<Snapshot> {
+    let (shown, file) = (path.display().to_string(), path.to_owned());
+    let facts = deadline::within(deadline::of_file(path), format!("`{shown}`"), move || {
+        let mut facts = None;
+        let reader = Reader::open(&file).map_err(Failure::bad_input)?;
+        let keep = |record: &Record| {
+            if let Record::HostFacts(of_host) = record {
+                facts = Some(of_host.clone());
+            }
+        };
+        reader.for_each(keep).map_err(Failure::bad_input)?;
+        anyhow::Ok(facts)
+    })??;
+    let facts = facts.ok_or_else(|| {
+        Failure::bad_input(format!(
+            "`{shown}` is a recording without facts about its host: take a snapshot with `deburr snapshot -o FILE`"
+        ))
+    })?;
+    Snapshot::parse(facts.document.as_bytes()).map_err(|error| {
+        Failure::bad_input(format!(
+            "`{shown}` has facts about its host that cannot be read: the document {error}"
+        ))
+    })
 }
 
 /// The measurements of the hosts. Of several times of one host, the median counts.

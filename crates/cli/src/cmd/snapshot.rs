@@ -7,12 +7,13 @@ use crate::claim::Claim;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::reader;
-use crate::snapshot::{self, Tree};
+use crate::snapshot::{self, Limits, Tree};
 use anyhow::Context as _;
 use deburr_core::render::TextStyle;
 use deburr_core::snapshot::Snapshot;
 use std::fmt::Display;
 use std::path::{PathBuf, absolute};
+use std::time::Duration;
 
 /// Time limit for reading one file.
 const FILE_TIMEOUT_MS: u64 = 1000;
@@ -101,7 +102,9 @@ fn unreadable(reading: &Reading, reason: &dyn Display) -> anyhow::Error {
 /// process, so it must not be the one that the user waits for.
 fn take(reading: &Reading) -> anyhow::Result<Snapshot> {
     let root = absolute(&reading.root).context("the directory that this runs in is gone")?;
-    let taken = reader::snapshot(root, reading.file_timeout_ms, reading.redact).map_err(|_| {
+    let file = Duration::from_millis(reading.file_timeout_ms);
+    let limits = Limits { file, ..Limits::default() };
+    let taken = reader::snapshot(root, limits, reading.redact).map_err(|_| {
         Failure::error(Exit::Output, "nothing was read: the process that reads failed")
     })?;
     taken.map_err(|reason| unreadable(reading, &reason))

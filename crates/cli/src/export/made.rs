@@ -11,6 +11,7 @@ use deburr_core::finding::{Cost, Entity, Finding, Ledger, Report};
 use deburr_core::recording::{Setting, TargetSpec};
 use deburr_core::snapshot::{self, Fact, Snapshot, Value};
 use deburr_core::view::View;
+use jiff::Timestamp;
 use serde::Serialize;
 
 /// Name of the table of what the rules say.
@@ -200,7 +201,13 @@ pub(super) const FACT_COLUMNS: &[Field] = &[
         Identity,
         "name of the host; null = the snapshot was taken with `--redact`",
     ),
-    or_null("boot_id", Text, Unit::None, Identity, "as in `finding`; null for snapshots"),
+    or_null(
+        "boot_id",
+        Text,
+        Unit::None,
+        Identity,
+        "as in `finding`; null for snapshots that are files of their own",
+    ),
     or_null(
         "t_wall",
         Time,
@@ -208,7 +215,13 @@ pub(super) const FACT_COLUMNS: &[Field] = &[
         Moment,
         "when it was read; of a snapshot when that was taken",
     ),
-    always("origin", Text, Unit::None, Holds::Fact, "`recording` or `snapshot`"),
+    always(
+        "origin",
+        Text,
+        Unit::None,
+        Holds::Fact,
+        "`recording`: a setting of the kernel that its collector read; `snapshot`: of a snapshot, also of that which a recording holds",
+    ),
     always(
         "key",
         Text,
@@ -256,14 +269,14 @@ pub(super) const FACT_COLUMNS: &[Field] = &[
         Text,
         Unit::None,
         Holds::Fact,
-        "what a difference means, see [snapshot.md](snapshot.md); null for recordings",
+        "what a difference means, see [snapshot.md](snapshot.md); null for origin `recording`",
     ),
     or_null(
         "area",
         Text,
         Unit::None,
         Holds::Fact,
-        "area of a snapshot's fact; null for recordings",
+        "area of a snapshot's fact; null for origin `recording`",
     ),
 ];
 
@@ -438,13 +451,17 @@ fn of_recording(
     ]
 }
 
-/// A row for each fact of a snapshot; of facts that differ between CPUs, disks, ... one for each value.
-pub(super) fn of_snapshot(snapshot: &Snapshot, taken_unix_ns: Option<i64>) -> Vec<Row> {
+/// A row for each fact of a snapshot; of facts that differ between CPUs, disks, ... one for each value. `head` is that of
+/// the recording that holds the snapshot, if one does.
+pub(super) fn of_snapshot(head: Option<&Head>, snapshot: &Snapshot) -> Vec<Row> {
+    let taken: Option<Timestamp> = snapshot.taken.parse().ok();
+    let taken_unix_ns = taken.and_then(|taken| i64::try_from(taken.as_nanosecond()).ok());
+    let host = head.map(|head| head.host.clone()).or_else(|| snapshot.host.name.clone());
     let row = |fact: &Fact, instance: Option<String>, value: &Value| {
         let (state, content, number, unit) = content(value);
         vec![
-            maybe(snapshot.host.name.clone(), text),
-            Cell::Null,
+            maybe(host.clone(), text),
+            maybe(head.and_then(|head| head.boot_id.clone()), text),
             maybe(taken_unix_ns, Cell::Time),
             text("snapshot"),
             text(&fact.key),

@@ -10,7 +10,6 @@ use deburr_core::rules;
 use deburr_core::snapshot::Snapshot;
 use deburr_core::sqlite::Value;
 use deburr_core::view::Fold;
-use jiff::Timestamp;
 use std::io;
 use std::path::Path;
 
@@ -65,6 +64,12 @@ impl Rows {
             )));
         };
         self.write(row.table, &cells)?;
+        if let Record::HostFacts(facts) = record
+            && let Ok(snapshot) = Snapshot::parse(facts.document.as_bytes())
+        {
+            let head = self.head.clone();
+            self.facts(head.as_ref(), &snapshot)?;
+        }
         let fact = match (record, &self.head) {
             (Record::Meta(meta), Some(head)) => Some(made::of_kernel(head, &meta.kernel)),
             (Record::Block(block), Some(head)) => match &**block {
@@ -80,9 +85,7 @@ impl Rows {
 
     /// Writes the facts of a snapshot.
     pub(crate) fn snapshot(&mut self, snapshot: &Snapshot) -> Result<(), Broken> {
-        let taken: Option<Timestamp> = snapshot.taken.parse().ok();
-        let taken = taken.and_then(|taken| i64::try_from(taken.as_nanosecond()).ok());
-        made::of_snapshot(snapshot, taken).iter().try_for_each(|row| self.put(made::FACT, row))?;
+        self.facts(None, snapshot)?;
         self.complete()
     }
 
@@ -101,6 +104,10 @@ impl Rows {
         let told = findings.iter().try_for_each(|row| self.put(made::FINDING, row));
         let told = told.and_then(|()| self.each(|sink| sink.report(&report)));
         Ok(told.and_then(|()| self.complete()))
+    }
+
+    fn facts(&mut self, head: Option<&Head>, snapshot: &Snapshot) -> Result<(), Broken> {
+        made::of_snapshot(head, snapshot).iter().try_for_each(|row| self.put(made::FACT, row))
     }
 
     fn complete(&mut self) -> Result<(), Broken> {

@@ -146,8 +146,9 @@ impl Holds {
 }
 
 /// Tables whose rows are facts, or describe one event.
-const FACTS: [&str; 12] = [
+const FACTS: [&str; 13] = [
     "meta",
+    "host_facts",
     "coverage",
     "process",
     "cgroup",

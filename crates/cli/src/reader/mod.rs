@@ -20,6 +20,7 @@ pub(crate) use serve::{ReaderArgs, run};
 use crate::collect::Roots;
 use crate::files::{AskFilesystem, Inquiry, Lookup};
 use crate::limits::HiddenReason;
+use crate::snapshot::Limits;
 use deburr_core::recording::{Container, RuntimeReading};
 use deburr_core::snapshot::Snapshot;
 use given_up::{About, Ledger};
@@ -137,12 +138,12 @@ impl Reader {
 /// limits itself, so it may take as long as it does.
 pub(crate) fn snapshot(
     root: PathBuf,
-    file_timeout_ms: u64,
+    limits: Limits,
     redact: bool,
 ) -> Result<Result<Snapshot, String>, NotRead> {
     let roots = Roots { root, ..Roots::default() };
     let mut helper = Helper::start(&roots).map_err(|_| NotRead::NotStarted)?;
-    helper.ask_patiently(&Question::Snapshot { file_timeout_ms, redact })
+    helper.ask_patiently(&Question::Snapshot { limits, redact })
 }
 
 /// Asks filesystems through a [`Reader`].

@@ -2,6 +2,7 @@
 //! What is said between this process and the one that reads: frames of JSON with their length before them.
 
 use crate::files::Inquiry;
+use crate::snapshot::Limits;
 use deburr_core::recording::Container;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,7 @@ pub(super) enum Question {
     /// What the files of container runtimes say about a container.
     Container(Container),
     /// The whole host, or the captured tree that the process was started for.
-    Snapshot { file_timeout_ms: u64, redact: bool },
+    Snapshot { limits: Limits, redact: bool },
     /// Where files of a filesystem are.
     Files(Inquiry),
 }

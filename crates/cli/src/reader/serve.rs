@@ -6,7 +6,7 @@ use crate::clock;
 use crate::collect::{Roots, RuntimeFiles};
 use crate::files;
 use crate::limits::Programs;
-use crate::snapshot::{Limits, Tree, take};
+use crate::snapshot::{Tree, take};
 use deburr_core::text::name;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::Serialize;
@@ -16,7 +16,6 @@ use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 /// Memory that reading may take: several times what the largest programs need.
 const MAX_MEMORY_BYTES: u64 = 1 << 30;
@@ -65,9 +64,7 @@ pub(super) fn serve(
                 containers.complete(&mut container);
                 reply(output, container)?;
             }
-            Question::Snapshot { file_timeout_ms, redact } => {
-                let limits =
-                    Limits { file: Duration::from_millis(file_timeout_ms), ..Limits::default() };
+            Question::Snapshot { limits, redact } => {
                 let taken = Tree::open(&roots.root).map(|tree| take(tree, limits, redact));
                 reply(output, taken.map_err(|error| io::Error::from(error).to_string()))?;
             }

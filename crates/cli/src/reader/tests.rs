@@ -5,6 +5,7 @@ use super::given_up::{About, Ledger};
 use super::{NotRead, Reader};
 use crate::collect::fixture::Host;
 use crate::files::Inquiry;
+use crate::snapshot::Limits;
 use deburr_core::recording::DevId;
 use deburr_core::snapshot::Value;
 use std::fs;
@@ -40,9 +41,9 @@ fn a_read_that_does_not_end_is_given_up_and_others_are_answered() {
 fn a_snapshot_is_one_of_the_answers_or_why_there_is_none() {
     let host = Host::empty();
     host.write("proc/sys/vm/swappiness", "60\n");
-    let taken = super::snapshot(host.path(""), 1000, true).unwrap().unwrap();
+    let taken = super::snapshot(host.path(""), Limits::default(), true).unwrap().unwrap();
     assert_eq!(taken.fact("/proc/sys/vm/swappiness").unwrap().value, Value::integer(60));
-    let refused = super::snapshot(host.path("none"), 1000, true).unwrap().unwrap_err();
+    let refused = super::snapshot(host.path("none"), Limits::default(), true).unwrap().unwrap_err();
     assert!(refused.contains("No such file"), "{refused}");
 }
 

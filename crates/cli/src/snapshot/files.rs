@@ -6,6 +6,7 @@ use super::tree::Tree;
 use crate::clock;
 use deburr_core::snapshot::{Instance, Value};
 use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +21,7 @@ const MAX_NAMES: usize = 1024;
 const NO_DISKS: [&str; 5] = ["loop", "ram", "nbd", "fd", "sr"];
 
 /// Time limits of reading.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Limits {
     /// For one file.
     pub(crate) file: Duration,
@@ -29,6 +30,15 @@ pub(crate) struct Limits {
     pub(crate) entry: Duration,
     /// For the whole snapshot.
     pub(crate) whole: Duration,
+}
+
+impl Limits {
+    /// For a snapshot that an observation waits for.
+    pub(crate) const BRIEF: Self = Self {
+        file: Duration::from_millis(200),
+        entry: Duration::from_millis(500),
+        whole: Duration::from_secs(2),
+    };
 }
 
 impl Default for Limits {

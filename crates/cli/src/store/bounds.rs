@@ -39,6 +39,8 @@ const BYTES_PER_S: u64 = 10_000_000;
 /// keeps identities, events and spans. Ticks and readings are only summed up.
 pub(super) fn most_rows(table: &str) -> u64 {
     match table {
+        // Each may be megabytes once it is decompressed.
+        "host_facts" => 10,
         "meta" | "coverage" | "ending" | "cpu_check" => 10_000,
         // Two hours of a host that starts a hundred processes in a second, each of which is worth a row.
         "process" => 1_000_000,

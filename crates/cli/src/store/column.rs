@@ -22,7 +22,7 @@ pub(super) type Result<T> = std::result::Result<T, CellError>;
 pub(crate) struct Column {
     pub(crate) name: &'static str,
     /// Type: `INTEGER`, `TEXT` or `BLOB`. `BLOB_OF_3` is a packed list of lists of three numbers each
-    /// ([`packed`](super::packed)).
+    /// ([`packed`](super::packed)), `BLOB_OF_ZLIB` is compressed text.
     pub(crate) kind: &'static str,
     /// Whether no cell may be NULL.
     pub(crate) required: bool,

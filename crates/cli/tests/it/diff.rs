@@ -18,6 +18,14 @@ fn fixture(folder: &TempDir, name: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
+/// A recording that was made before recordings said what their host is.
+fn recording(folder: &TempDir) -> String {
+    let bytes = std::fs::read(root().join("fixtures/lab/quota/recording.deburr")).unwrap();
+    let path = folder.path().join("old.deburr");
+    std::fs::write(&path, bytes).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
 #[test]
 fn what_cannot_be_compared_is_refused() {
     let folder = scratch();
@@ -42,6 +50,7 @@ fn what_cannot_be_compared_is_refused() {
         (vec![&healthy, &healthy, "--time", "A=fast", "B=1"], "A=5.87"),
         (vec![&healthy, &healthy, "--time", "1", "B=1"], "A=1"),
         (vec![&healthy, &healthy, "--recording", "A=/nonexistent/r", "B=1"], "/nonexistent/r"),
+        (vec![&healthy, &recording(&folder)], "without facts about its host"),
         (vec![&healthy, folder.path().to_str().unwrap()], "cannot read"),
     ] {
         let message = refuse(&[&["diff"][..], &arguments].concat());

@@ -184,3 +184,31 @@ fn a_recording_that_is_stopped_at_its_beats_is_consistent() {
     let beats = count("SELECT window_ns / 100000000 FROM ending");
     assert!((-1..=last).contains(&(beats - bins - missed)), "{bins} and {missed} of {beats}");
 }
+
+/// A recording says what its host is, so that two of them can be held against each other.
+#[test]
+fn a_recording_holds_a_snapshot_of_its_host() {
+    let name = "a_recording_holds_a_snapshot_of_its_host";
+    if !common::root_or_skip("kernel", name) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let [recording, snapshot] = ["x.deburr", "x.json"].map(|name| directory.path().join(name));
+    let [recording, snapshot] = [&recording, &snapshot].map(|path| path.to_str().unwrap());
+    let printed = |arguments: &[&str]| {
+        let output = deburr(arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    for arguments in [&["record", "-d", "1", "-o", recording][..], &["snapshot", "-o", snapshot]] {
+        let output = deburr(arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    }
+    let document = printed(&["diff", "--json", recording, snapshot]);
+    let [compared, same] = ["compared", "same"].map(|of| document["facts"][of].as_u64().unwrap());
+    // On a busy host a file may not be read in the time that an observation waits for it.
+    assert!(compared > 500 && same * 100 >= compared * 98, "{same} of {compared}");
+    let document = printed(&["compare", "--json", recording, recording]);
+    assert_eq!(document["configuration"]["differences"], serde_json::json!([]));
+    assert_eq!(document["configuration"]["facts"]["compared"], compared);
+}

@@ -5,6 +5,7 @@
 use crate::finding::{
     Entity, Host, IoLatency, LedgerState, RowKind, Severity, SizeClass, Target, Tool, Window,
 };
+use crate::host_diff::document::{Counts, Difference};
 use crate::stats::Interval;
 use crate::text::{Share, Unit};
 use serde::{Deserialize, Serialize};
@@ -43,9 +44,21 @@ pub struct Comparison {
     pub quotas: Vec<QuotaPair>,
     /// Settings of the kernel that the recordings hold and that differ.
     pub settings: Vec<SettingPair>,
+    /// How the hosts differ in what they are and how they are configured; absent unless both recordings say that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configuration: Option<Configuration>,
     /// Further remarks, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+/// How two hosts differ in what they are and how they are configured. Not tested: a difference need not be the reason.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Configuration {
+    /// Numbers of facts by the outcome of their comparison.
+    pub facts: Counts,
+    /// Facts that differ and should not, most important first; hosts are `A` and `B`.
+    pub differences: Vec<Difference>,
 }
 
 /// One of the recordings.

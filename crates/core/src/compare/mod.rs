@@ -9,6 +9,7 @@
 //! - [`document`]: the result as data.
 
 mod beside;
+mod configuration;
 mod decide;
 pub mod document;
 mod findings;
@@ -173,6 +174,7 @@ pub fn compare(
         files: beside::files(reports),
         quotas: beside::quotas([&plan.sides[0], &plan.sides[1]]),
         settings: beside::settings([&plan.sides[0], &plan.sides[1]]),
+        configuration: configuration::differences([&plan.sides[0], &plan.sides[1]]),
         notes: notes(plan),
     }
 }
@@ -290,6 +292,7 @@ fn notes(plan: &Plan) -> Vec<String> {
             kinds[0], kinds[1]
         ));
     }
+    notes.extend(configuration::not_known([a, b]));
     for (side, letter) in [(a, "A"), (b, "B")] {
         if side.left_out > 0 {
             notes.push(format!(

@@ -2,9 +2,11 @@
 //! What is kept of a recording, once its view has been judged: its report, and the groups of processes that lose or run
 //! most. A view may take hundreds of megabytes, so two are never held at once.
 
+use super::configuration;
 use super::document::QuotaSide;
 use crate::finding::{Entity, EntityKind, LedgerState, Report};
 use crate::recording::{CgroupId, DevId, IoCulprit, ProcId, WaitHist};
+use crate::snapshot::Snapshot;
 use crate::view::{Group, GroupCulprit, Groups, View};
 use std::collections::BTreeMap;
 
@@ -34,6 +36,8 @@ pub struct Summary {
     pub(super) quotas: BTreeMap<String, QuotaSide>,
     /// The settings that the recording holds: contents of the kernel's files.
     pub(super) settings: BTreeMap<String, Option<String>>,
+    /// What the host is and how it is configured, or why that is not known.
+    pub(super) facts: Result<Snapshot, String>,
 }
 
 /// Processes of one name and cgroup.
@@ -104,6 +108,7 @@ impl Summary {
             devices,
             quotas: quotas(view),
             settings: view.block().settings().clone(),
+            facts: configuration::facts(view),
         }
     }
 }

@@ -3,11 +3,13 @@
 
 use super::document::{Change, Comparison, LedgerPair, Loss, MeasureOf, Outcome};
 use super::{Plan, Summary, compare};
+use crate::host_diff::HostInput;
 use crate::recording::{
-    BlameTick, BlockRecord, CgroupId, CpuReading, Culprit, DevId, Device, DeviceTick, IoOp, ProcId,
-    ProcessTick, PsiReading, PsiResource, Record, Setting, ThreadStates, WaitHist,
+    BlameTick, BlockRecord, CgroupId, CpuReading, Culprit, DevId, Device, DeviceTick, HostFacts,
+    IoOp, ProcId, ProcessTick, PsiReading, PsiResource, Record, Setting, ThreadStates, WaitHist,
 };
 use crate::rules;
+use crate::snapshot::Snapshot;
 use crate::testkit::{MS, S, Scene, view};
 use proptest::prelude::*;
 
@@ -381,6 +383,49 @@ fn a_comparison_has_at_most_so_many_pairs() {
     let records = host.records();
     let found = compared(&records, &records);
     assert_eq!(found.processes.len(), super::MOST_PAIRS);
+}
+
+/// A recording of a host of which a snapshot says what it is.
+fn with_facts(document: &str) -> Vec<Record> {
+    let mut host = Host::new(10);
+    host.process("api", None, |s| (about(200, s), 0, None));
+    host.scene.push(Record::HostFacts(Box::new(HostFacts { document: document.into() })));
+    host.records()
+}
+
+const HEALTHY: &str = include_str!("../../../../fixtures/snapshots/drift-healthy.json");
+const SLOW: &str = include_str!("../../../../fixtures/snapshots/drift-slow.json");
+
+#[test]
+fn how_the_hosts_differ_is_told_and_not_taken_for_the_reason() {
+    let found = compared(&with_facts(HEALTHY), &with_facts(SLOW));
+    assert_eq!(found.verdict.outcome, Outcome::NoDifference, "{:?}", found.verdict);
+    let told = found.configuration.unwrap();
+    let snapshots = [HEALTHY, SLOW].map(|it| Snapshot::parse(it.as_bytes()).unwrap());
+    let hosts = [&snapshots[0], &snapshots[1]].map(|snapshot| HostInput {
+        snapshot,
+        label: "",
+        slow: None,
+        golden: false,
+    });
+    let wanted = crate::host_diff::diff(&hosts, &[], "");
+    assert_eq!((told.facts, told.differences), (wanted.facts, wanted.differences));
+    let found = compared(&with_facts(SLOW), &with_facts(SLOW));
+    assert_eq!(found.configuration.unwrap().differences, []);
+}
+
+#[test]
+fn facts_that_are_not_there_or_cannot_be_read_are_named() {
+    let bare = neighbours(10, 100, 20);
+    let notes = |a: &[Record], b: &[Record]| {
+        let found = compared(a, b);
+        assert!(found.configuration.is_none());
+        found.notes.join("\n")
+    };
+    assert!(notes(&bare, &bare).starts_with("A and B: each says nothing"));
+    assert!(notes(&with_facts(SLOW), &bare).starts_with("B says nothing"));
+    let garbled = notes(&with_facts("{}"), &with_facts(SLOW));
+    assert!(garbled.starts_with("A has facts") && garbled.contains("schema"), "{garbled}");
 }
 
 /// Seconds of three processes.

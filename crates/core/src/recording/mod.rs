@@ -19,6 +19,7 @@ mod coverage;
 mod cpu_check;
 mod entity;
 mod hist;
+mod host_facts;
 mod long_wait;
 mod observed;
 pub mod packed;
@@ -39,6 +40,7 @@ pub use entity::{
     TargetSpec,
 };
 pub use hist::{WAIT_BUCKETS, WaitHist, bucket_of, bucket_range_ns};
+pub use host_facts::{HostFacts, MOST_FACT_BYTES};
 pub use long_wait::LongWait;
 pub use runtime::{Confidence, NamedThreads, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
 pub use sums::Sums;
@@ -61,6 +63,8 @@ use serde::{Deserialize, Serialize};
 pub enum Record {
     /// The host, the window and the target. Once, first.
     Meta(Box<Meta>),
+    /// What the host was and how it was configured, before the window began. Once, if a file is written.
+    HostFacts(Box<HostFacts>),
     /// Coverage of a source: at the start for every source, and again when it changes.
     Coverage(Coverage),
     /// A process: when it is first seen, and again when its facts change (exec, rename, move to another cgroup).
@@ -119,6 +123,7 @@ impl Record {
     fn observed(&self) -> Option<&dyn Observed> {
         Some(match self {
             Self::Meta(it) => &**it,
+            Self::HostFacts(it) => &**it,
             Self::Coverage(it) => it,
             Self::Process(it) => &**it,
             Self::Cgroup(it) => &**it,

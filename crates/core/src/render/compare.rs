@@ -9,11 +9,12 @@ use super::table::{Column, Table};
 use super::words::finding::severity;
 use super::words::report::state;
 use crate::compare::document::{
-    Change, Comparison, FindingPair, Loss, LossChange, MeasureOf, ProcessPair, ProcessSide,
-    QuotaSide, Recording, Told,
+    Change, Comparison, Configuration, FindingPair, Loss, LossChange, MeasureOf, ProcessPair,
+    ProcessSide, QuotaSide, Recording, Told,
 };
 use crate::compare::{times, varies_too_much};
 use crate::finding::{RowKind, Severity};
+use crate::host_diff::document::Difference;
 use crate::stats::Interval;
 use crate::text::escape::{identifier, label, sentence};
 use crate::text::units::{bytes, count, counted, cpus, duration, share};
@@ -48,6 +49,7 @@ pub(super) fn write(page: &mut Page, it: &Comparison, style: TextStyle) {
         ledgers(page, &it.processes, style.verbosity);
         io(page, it);
         configuration(page, it);
+        facts(page, it, style.verbosity);
         unpaired(page, it);
     }
     for note in &it.notes {
@@ -353,6 +355,42 @@ fn configuration(page: &mut Page, it: &Comparison) {
             table.row([identifier(&it.path, 48), side(&it.a), side(&it.b)]);
         }
         table.write(page, 2);
+    }
+}
+
+/// How the hosts differ in what they are and how they are configured. Of little importance only with -v.
+fn facts(page: &mut Page, it: &Comparison, verbosity: u8) {
+    let Some(Configuration { facts, differences }) = &it.configuration else { return };
+    let (matter, rest): (Vec<&Difference>, Vec<&Difference>) =
+        differences.iter().partition(|it| it.severity > Severity::Info);
+    page.gap();
+    let compared = counted(facts.compared, "fact", "facts");
+    if matter.is_empty() {
+        let text = match rest.len() {
+            0 => format!("the hosts are configured alike: {compared} compared"),
+            _ => {
+                format!("{compared} about the hosts compared: none that is known to matter differs")
+            }
+        };
+        page.paragraph(0, 2, Colour::Plain, &text);
+    } else {
+        let title =
+            format!("how the hosts differ, of {compared}; not tested: the reason may be another");
+        let most = if verbosity > 1 { usize::MAX } else { ROWS };
+        super::host_diff::table(page, &title, &matter, most);
+    }
+    match (rest.len() as u64, verbosity) {
+        (0, _) => {}
+        (_, 2..) => super::host_diff::table(page, "not known to matter", &rest, usize::MAX),
+        (n, _) => {
+            let n = counted(n, "difference that is", "differences that are");
+            page.paragraph(
+                0,
+                2,
+                Colour::Aside,
+                &format!("{n} not known to matter (-v shows them)"),
+            );
+        }
     }
 }
 

@@ -374,8 +374,8 @@ fn hosts_of(ids: &[String]) -> String {
     text
 }
 
-/// Writes a table of differences, a row each.
-fn table(page: &mut Page, title: &str, rows: &[&Difference], most: usize) {
+/// Writes a table of differences, a row each, after a gap.
+pub(super) fn table(page: &mut Page, title: &str, rows: &[&Difference], most: usize) {
     if rows.is_empty() {
         return;
     }

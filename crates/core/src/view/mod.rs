@@ -29,7 +29,9 @@ pub use series::Series;
 pub use syscalls::{SyscallGroup, SyscallView};
 
 use crate::finding::Report;
-use crate::recording::{CgroupId, Event, Meta, ProcId, PsiResource, Record, Source, State};
+use crate::recording::{
+    CgroupId, Event, HostFacts, Meta, ProcId, PsiResource, Record, Source, State,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of session events kept; further ones are only counted.
@@ -39,6 +41,7 @@ const MAX_EVENTS: usize = 100;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct View {
     meta: Option<Meta>,
+    host_facts: Option<HostFacts>,
     last_ns: u64,
     end_ns: Option<u64>,
     coverage: BTreeMap<Source, State>,
@@ -89,6 +92,7 @@ impl Fold {
         }
         match record {
             Record::Meta(meta) => view.meta = Some((**meta).clone()),
+            Record::HostFacts(facts) => view.host_facts = Some((**facts).clone()),
             Record::Coverage(coverage) => {
                 view.coverage.insert(coverage.source, coverage.state.clone());
             }
@@ -155,6 +159,12 @@ impl View {
     #[must_use]
     pub fn meta(&self) -> Option<&Meta> {
         self.meta.as_ref()
+    }
+
+    /// What the host was and how it was configured; `None` if the recording does not say.
+    #[must_use]
+    pub fn host_facts(&self) -> Option<&HostFacts> {
+        self.host_facts.as_ref()
     }
 
     /// Number of online CPUs; 0 if unknown.

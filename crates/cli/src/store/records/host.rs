@@ -3,14 +3,14 @@
 
 use super::{block, cpu_check, syscalls};
 use crate::store::column::{Cell, Cells, Columns, Result};
-use crate::store::encodings::{DefaultIfAbsent, Json, JsonOrNull, OptionalJson};
+use crate::store::encodings::{Compressed, DefaultIfAbsent, Json, JsonOrNull, OptionalJson};
 use crate::store::table::{Presence, Row, Table, tables};
 #[cfg(test)]
 use crate::store::tests::{Documented, Field};
 use deburr_core::recording::{
-    BlameTick, Cgroup, CgroupReading, Coverage, CpuReading, Event, IdleTick, LoadBin, LongWait,
-    Meta, NamedThreads, ObserverTick, Process, ProcessTick, PsiReading, Record, RuntimeReading,
-    SchedstatTick,
+    BlameTick, Cgroup, CgroupReading, Coverage, CpuReading, Event, HostFacts, IdleTick, LoadBin,
+    LongWait, Meta, NamedThreads, ObserverTick, Process, ProcessTick, PsiReading, Record,
+    RuntimeReading, SchedstatTick,
 };
 use std::convert::identity;
 
@@ -45,6 +45,12 @@ tables! {
         /// `/proc/sys/kernel/random/boot_id`, which changes with every boot; NULL = it could not be read; older
         /// recordings of version 2 lack the column
         boot_id,
+    }
+    /// What the host was and how it was configured before the window began. One row, or none if nothing could be read. A
+    /// recording of version 2 may lack the table, which was added later.
+    "host_facts", since 2, Presence::Added => HostFacts(HostFacts) {
+        /// what `deburr snapshot` prints, as text that is compressed as RFC 1950 says (zlib); `deburr export` has it as rows
+        document: Compressed,
     }
     /// What a source of data could see. One row for every source at the start, and another when that changes.
     "coverage" => Coverage(Coverage) {

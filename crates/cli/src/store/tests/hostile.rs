@@ -5,7 +5,8 @@ use super::{create, read, write};
 use crate::store::bounds::{Budget, most_rows};
 use crate::store::companion;
 use deburr_core::recording::{
-    BlameTick, Culprit, Event, EventKind, ProcId, PsiReading, PsiResource, Record,
+    BlameTick, Culprit, Event, EventKind, HostFacts, MOST_FACT_BYTES, ProcId, PsiReading,
+    PsiResource, Record,
 };
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
@@ -295,5 +296,32 @@ fn sqlite_has_nothing_that_is_not_used() {
     }
     for needed in ["OMIT_LOAD_EXTENSION", "TEMP_STORE=3"] {
         assert!(options.iter().any(|it| it == needed), "{needed} is not in {options:?}");
+    }
+}
+
+/// A recording whose facts about the host are those bytes.
+fn with_facts(directory: &Path, bytes: &[u8]) -> PathBuf {
+    let path = crafted(directory, "");
+    let connection = Connection::open(&path).unwrap();
+    connection.execute("INSERT INTO host_facts VALUES (9, ?)", [bytes]).unwrap();
+    path
+}
+
+#[test]
+fn compressed_text_is_bounded_and_must_be_text() {
+    let directory = tempfile::tempdir().unwrap();
+    let packed = |text: &[u8]| miniz_oxide::deflate::compress_to_vec_zlib(text, 1);
+    let facts = |text: &str| Record::HostFacts(Box::new(HostFacts { document: text.into() }));
+    let largest = "x".repeat(MOST_FACT_BYTES);
+    for text in ["", "{}", &largest] {
+        let path = with_facts(directory.path(), &packed(text.as_bytes()));
+        assert_eq!(read(&path).unwrap()[1], facts(text));
+    }
+    let whole = packed(b"some text");
+    let too_large = packed(&vec![0; MOST_FACT_BYTES + 1]);
+    for bytes in [&b""[..], b"x", &whole[..whole.len() - 5], &too_large, &packed(b"\xff")] {
+        let path = with_facts(directory.path(), bytes);
+        let message = read(&path).unwrap_err().to_string();
+        assert!(message.contains("host_facts") && message.contains("compressed text"), "{message}");
     }
 }
