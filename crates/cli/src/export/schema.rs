@@ -287,6 +287,8 @@ fn of_stored(table: &store::Table) -> Table {
     let mut walls = Vec::new();
     for (at, column) in stored.iter().enumerate() {
         let kind = match column.kind {
+            // What it says has a table of its own, [`made::FACT`].
+            store::COMPRESSED => continue,
             "INTEGER" => Kind::Integer,
             "TEXT" if !column.json => Kind::Text,
             _ => Kind::Json,

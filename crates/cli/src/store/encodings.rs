@@ -31,7 +31,7 @@ pub(super) struct RunList;
 pub(super) struct Compressed;
 
 /// Type of a column of compressed text.
-pub(super) const COMPRESSED: &str = "BLOB_OF_ZLIB";
+pub(crate) const COMPRESSED: &str = "BLOB_OF_ZLIB";
 /// Level of the compression, of 10: beyond it a snapshot takes twice the time and becomes 3 % shorter.
 const LEVEL: u8 = 6;
 

@@ -25,6 +25,7 @@ mod writer;
 
 pub(crate) use column::Column;
 pub(crate) use create::Claim;
+pub(crate) use encodings::COMPRESSED;
 pub(crate) use plain::{Plain, plain};
 pub(crate) use reader::{Reader, StoredRow};
 pub(crate) use table::{TICK, Table, all as tables};

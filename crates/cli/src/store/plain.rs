@@ -2,7 +2,6 @@
 //! A stored cell as other programs can read it: lists are JSON, however they are stored.
 
 use super::column::Column;
-use super::encodings::{COMPRESSED, decompressed};
 use super::table::packed_of;
 use super::{io_pace, packed};
 use deburr_core::sqlite::Value;
@@ -29,9 +28,6 @@ pub(crate) fn plain<'a>(column: &Column, value: Value<'a>) -> Option<Plain<'a>> 
         Value::Integer(number) => Plain::Integer(number),
         Value::Text(_) if column.json || packed.is_some() => Plain::Json(compact(value.as_str()?)),
         Value::Text(_) => Plain::Text(value.as_str()?),
-        Value::Blob(bytes) if column.kind == COMPRESSED => {
-            Plain::Json(compact(&decompressed(bytes)?).into_owned().into())
-        }
         Value::Blob(bytes) => Plain::Json(match packed {
             Some(of) => lists(bytes, of)?.into(),
             None => io_pace::json(bytes)?.into(),

@@ -64,8 +64,12 @@ fn add_rows(file: &str) {
                  tid INTEGER NOT NULL, wait_ns INTEGER NOT NULL, culprit INTEGER NOT NULL, ns INTEGER NOT NULL);
                  INSERT INTO long_wait VALUES (999998, 9000000, 1, 1, 5000000, 2, 3000000), (999999, 9000000, 1, 1, 5000000, -1, 1);
                  CREATE TABLE IF NOT EXISTS named_threads(seq INTEGER PRIMARY KEY, tick INTEGER NOT NULL, proc INTEGER NOT NULL,
-                 comm TEXT NOT NULL, threads INTEGER NOT NULL, on_cpu_ns INTEGER NOT NULL, delay_ns INTEGER NOT NULL)";
+                 comm TEXT NOT NULL, threads INTEGER NOT NULL, on_cpu_ns INTEGER NOT NULL, delay_ns INTEGER NOT NULL);
+                 CREATE TABLE IF NOT EXISTS host_facts(seq INTEGER PRIMARY KEY, document BLOB NOT NULL)";
     connection.execute_batch(table).unwrap();
+    let facts = std::fs::read(root().join("fixtures/snapshots/drift-slow.json")).unwrap();
+    let packed = miniz_oxide::deflate::compress_to_vec_zlib(&facts, 6);
+    connection.execute("INSERT INTO host_facts VALUES (999997, ?)", [packed]).unwrap();
     let add = |sql: &str, name: &str, n: i64| {
         connection.execute(sql, rusqlite::params![1_000_000 + n, n, name]).unwrap();
     };

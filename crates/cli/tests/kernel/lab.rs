@@ -332,20 +332,28 @@ fn compared(a: &Path, b: &Path) -> Value {
 fn what_differs_from_a_run_without_the_neighbour_names_it() {
     common::tried("lab", "what_differs_from_a_run_without_the_neighbour_names_it", || {
         let dir = tempfile::tempdir().unwrap();
-        let [without, with] = ["without", "with"].map(|name| dir.path().join(name));
-        // A difference takes more seconds than the scenario has.
-        let more = ["-d", "15", "--keep-control", without.to_str().unwrap()];
-        if run_with("neighbour-4", &with, &more).is_none() {
+        let pair = |number: u8| {
+            let [without, with] =
+                ["without", "with"].map(|name| dir.path().join(format!("{name}-{number}")));
+            // A difference takes more seconds than the scenario has.
+            let more = ["-d", "15", "--keep-control", without.to_str().unwrap()];
+            run_with("neighbour-4", &with, &more)?;
+            Some((without, with))
+        };
+        let (Some((without, with)), Some((again_without, again_with))) = (pair(1), pair(2)) else {
             return;
-        }
+        };
         let found = compared(&without, &with);
         let verdict = &found["verdict"];
         assert_eq!(verdict["outcome"], "worse", "{verdict:#}");
         assert_eq!(verdict["victim"]["comm"], "victim", "{verdict:#}");
         assert_eq!(verdict["causes"][0]["process"]["comm"], "spinner", "{verdict:#}");
         assert_eq!(compared(&with, &without)["verdict"]["outcome"], "better");
-        for same in [&with, &without] {
-            assert_eq!(compared(same, same)["verdict"]["outcome"], "no_difference");
+        // Two runs of the same do not differ, be they healthy or not.
+        for (a, b) in [(&without, &again_without), (&with, &again_with)] {
+            let verdict = &compared(a, b)["verdict"];
+            assert_eq!(verdict["outcome"], "no_difference", "{verdict:#}");
+            assert!(verdict["could_have_seen"]["ns_per_s"].as_f64() > Some(0.0), "{verdict:#}");
         }
     });
 }

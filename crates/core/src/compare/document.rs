@@ -207,8 +207,14 @@ pub enum Loss {
     Throttled,
     /// Queued or throttled: the source cannot tell.
     QueuedOrThrottled,
-    /// Waiting for block IO.
+    /// Waiting for block IO, by the states of its threads.
     BlockIo,
+    /// Held up in calls that wait until something is on the disk (`fsync` and its kin), for whatever reason.
+    Sync,
+    /// Paused by the kernel because too many pages were dirty.
+    DirtyThrottle,
+    /// Until its own requests to disks were done, whether a thread waited for them or not.
+    Requests,
     /// Waiting for memory.
     MemStall,
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Findings of two reports, side by side.
 
-use super::document::{Change, FindingPair, Loss, ProcessPair, Told};
+use super::document::{Change, FindingPair, Loss, LossChange, ProcessPair, Told};
 use super::pairs::without_ids;
 use crate::finding::{Area, Entity, EntityKind, Finding, Report};
 
@@ -109,6 +109,10 @@ fn tested(shown: &Finding, a: Option<&Finding>, processes: &[ProcessPair]) -> Op
         "SCH001" | "SCH003" => &[Loss::Queued, Loss::QueuedOrThrottled],
         "SCH002" | "SCH004" => &[Loss::Throttled, Loss::QueuedOrThrottled],
         "MEM001" => &[Loss::MemStall],
+        "BLK001" | "BLK002" | "BLK003" | "BLK004" | "BLK005" | "BLK007" => {
+            &[Loss::Sync, Loss::Requests, Loss::BlockIo]
+        }
+        "BLK006" => &[Loss::DirtyThrottle],
         _ => return None,
     };
     let is_victim = |pair: &&ProcessPair| {
@@ -117,6 +121,12 @@ fn tested(shown: &Finding, a: Option<&Finding>, processes: &[ProcessPair]) -> Op
             || a.is_some() && is_same(&shown.victim, &pair.a.process, true)
     };
     let pair = processes.iter().find(is_victim)?;
-    let change = losses.iter().find_map(|loss| pair.losses.iter().find(|it| it.loss == *loss));
-    change.map(|it| it.change)
+    // Requests under way are a loss only where no thread is seen to wait for them.
+    let weight = |it: &LossChange| (it.loss != Loss::Requests, it.a_ns_per_s.max(it.b_ns_per_s));
+    let of_kind = pair.losses.iter().filter(|it| losses.contains(&it.loss));
+    let leading = of_kind.max_by(|x, y| {
+        let (x, y) = (weight(x), weight(y));
+        x.0.cmp(&y.0).then(x.1.total_cmp(&y.1))
+    });
+    leading.map(|it| it.change)
 }

@@ -184,7 +184,7 @@ fn blamed(plan: &Plan, pair: &Pair, mut change: LossChange) -> LossChange {
     let groups = [plan.group(pair, 0), plan.group(pair, 1)];
     let waited = match change.loss {
         Loss::Queued => groups.map(|group| &group.behind),
-        Loss::BlockIo => groups.map(|group| &group.behind_io),
+        Loss::BlockIo | Loss::Sync | Loss::Requests => groups.map(|group| &group.behind_io),
         _ => return change,
     };
     if matches!(change.change, Change::Grown | Change::Shrunk) {

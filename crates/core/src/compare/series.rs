@@ -4,7 +4,9 @@
 
 use super::document::Loss;
 use super::measured::MeasuredSeries;
-use crate::recording::{DevId, ProcId, ProcessTick, Record, SchedstatTick};
+use crate::recording::{
+    BlockRecord, DevId, IoWaitTick, ProcId, ProcessTick, Record, SchedstatTick, StallKind,
+};
 use crate::view::Series;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,13 +14,16 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const MOST_BLOCKS: u32 = 512;
 pub(super) const SECOND_NS: u64 = 1_000_000_000;
 /// The kinds of loss, in the order of the series.
-pub(super) const LOSSES: [Loss; 6] = [
+pub(super) const LOSSES: [Loss; 9] = [
     Loss::Queued,
     Loss::WakeUp,
     Loss::Throttled,
     Loss::QueuedOrThrottled,
     Loss::BlockIo,
     Loss::MemStall,
+    Loss::Sync,
+    Loss::DirtyThrottle,
+    Loss::Requests,
 ];
 
 /// Amounts over time of the compared groups of one recording.
@@ -93,6 +98,14 @@ impl SeriesFold {
                     group.schedstat(tick);
                 }
             }
+            Record::Block(block) => {
+                if let BlockRecord::Wait(tick) = &**block
+                    && let Some(group) = self.group(tick.proc)
+                {
+                    group.held_up(tick);
+                }
+                self.measured.push(record);
+            }
             other => self.measured.push(other),
         }
     }
@@ -141,6 +154,18 @@ impl GroupSeries {
         self.wall.add(t0_ns, t1_ns, tick.wall_ns.max(1));
         let lost = amounts.iter().fold(0, |sum: u64, ns| sum.saturating_add(*ns));
         self.told(t0_ns, t1_ns, lost.saturating_add(states.on_cpu_ns));
+    }
+
+    fn held_up(&mut self, tick: &IoWaitTick) {
+        let loss = match tick.kind {
+            StallKind::Sync => Loss::Sync,
+            StallKind::DirtyThrottle => Loss::DirtyThrottle,
+            StallKind::Request => Loss::Requests,
+        };
+        let at = LOSSES.iter().position(|it| *it == loss);
+        if let Some(series) = at.and_then(|at| self.losses.get_mut(at)) {
+            series.add(tick.t0_ns, tick.t1_ns, tick.waits.total_ns());
+        }
     }
 
     fn schedstat(&mut self, tick: &SchedstatTick) {

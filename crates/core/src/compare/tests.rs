@@ -6,7 +6,8 @@ use super::{Plan, Summary, compare};
 use crate::host_diff::HostInput;
 use crate::recording::{
     BlameTick, BlockRecord, CgroupId, CpuReading, Culprit, DevId, Device, DeviceTick, HostFacts,
-    IoOp, ProcId, ProcessTick, PsiReading, PsiResource, Record, Setting, ThreadStates, WaitHist,
+    IoOp, ProcId, ProcessTick, PsiReading, PsiResource, Record, Setting, StallKind, ThreadStates,
+    WaitHist,
 };
 use crate::rules;
 use crate::snapshot::Snapshot;
@@ -383,6 +384,52 @@ fn a_comparison_has_at_most_so_many_pairs() {
     let records = host.records();
     let found = compared(&records, &records);
     assert_eq!(found.processes.len(), super::MOST_PAIRS);
+}
+
+/// `writer` is paused for its dirty pages for so many milliseconds of each second.
+fn paused(seconds: u64, paused_ms: impl Fn(u64) -> u64) -> Vec<Record> {
+    let mut host = Host::new(seconds);
+    let writer = host.process("writer", None, |s| (about(100, s), 0, None));
+    for second in 0..seconds {
+        let pauses = paused_ms(second) / 10;
+        let at = second * S..(second + 1) * S;
+        host.scene.io_wait(at, writer, StallKind::DirtyThrottle, None, &[(pauses, 10 * MS)]);
+    }
+    host.records()
+}
+
+#[test]
+fn an_io_finding_is_told_from_chance_by_what_its_victim_loses() {
+    let told = |a: &[Record], b: &[Record]| {
+        let found = compared(a, b);
+        let finding = found.findings.iter().find(|it| it.code == "BLK006").unwrap().clone();
+        (found.verdict.outcome, finding.change, finding.beyond_chance)
+    };
+    let (none, much) = (paused(30, |_| 0), paused(30, |s| about(300, s)));
+    assert_eq!(told(&none, &much), (Outcome::Worse, Change::New, Some(true)));
+    assert_eq!(told(&much, &none), (Outcome::Better, Change::Gone, Some(true)));
+    assert_eq!(told(&much, &much).1, Change::Alike);
+    // The finding is there, but one pause in half a minute may be chance.
+    let once = paused(30, |s| if (10..13).contains(&s) { 900 } else { 0 });
+    assert_eq!(told(&none, &once), (Outcome::NoDifference, Change::New, Some(false)));
+}
+
+/// Requests that are under way are no loss by themselves.
+#[test]
+fn more_requests_at_once_are_no_verdict() {
+    let host = |under_way_ms: u64| {
+        let mut host = Host::new(30);
+        let id = host.process("copy", None, |s| (about(100, s), 0, None));
+        for second in 0..30 {
+            let at = second * S..(second + 1) * S;
+            let waits = [(about(under_way_ms, second), MS)];
+            host.scene.io_wait(at, id, StallKind::Request, None, &waits);
+        }
+        host.records()
+    };
+    let found = compared(&host(100), &host(4000));
+    assert_eq!(losses(&found), [(Loss::Requests, Change::Grown)]);
+    assert_eq!(found.verdict.outcome, Outcome::NoDifference, "{:?}", found.verdict);
 }
 
 /// A recording of a host of which a snapshot says what it is.

@@ -19,7 +19,10 @@ const MINOR: f64 = 0.1;
 const TELLS_NOTHING: f64 = 5.0;
 
 pub(super) fn verdict(processes: &[ProcessPair], measures: &[Measure]) -> Verdict {
-    let all = || processes.iter().flat_map(|pair| pair.losses.iter().map(move |it| (pair, it)));
+    let all = || {
+        let of = |pair| losses(pair).map(move |it| (pair, it));
+        processes.iter().flat_map(of)
+    };
     let changed = all().filter(|(_, it)| matches!(it.change, Change::Grown | Change::Shrunk));
     let largest = changed.map(|(_, it)| size(it)).fold(0.0, f64::max);
     let of = |change: Change| {
@@ -63,6 +66,11 @@ pub(super) fn verdict(processes: &[ProcessPair], measures: &[Measure]) -> Verdic
         causes: leading.map(|(_, it)| it.behind.clone()).unwrap_or_default(),
         could_have_seen: None,
     }
+}
+
+/// What a pair of processes loses. Requests under way are none of that: who has more of them at once may lose nothing.
+fn losses(pair: &ProcessPair) -> impl Iterator<Item = &LossChange> {
+    pair.losses.iter().filter(|it| it.loss != Loss::Requests)
 }
 
 /// The verdict if no process loses more or less: devices or CPUs may be slower all the same. Pressure is none of that: it
@@ -160,6 +168,9 @@ fn doing(loss: Loss) -> &'static str {
         Loss::Throttled => "is throttled for",
         Loss::QueuedOrThrottled => "is queued or throttled for",
         Loss::BlockIo => "waits for block IO for",
+        Loss::Sync => "is held up in syncs for",
+        Loss::DirtyThrottle => "is paused for its dirty pages for",
+        Loss::Requests => "has requests under way for",
         Loss::MemStall => "waits for memory for",
     }
 }
@@ -215,7 +226,7 @@ fn no_difference(processes: &[ProcessPair]) -> Verdict {
         );
         return none(Outcome::NotComparable, why, None);
     }
-    let all = processes.iter().flat_map(|pair| pair.losses.iter().map(move |it| (pair, it)));
+    let all = processes.iter().flat_map(|pair| losses(pair).map(move |it| (pair, it)));
     let best =
         all.filter_map(|(pair, it)| Some((pair, it, it.detectable_ns_per_s?))).max_by(|x, y| {
             x.1.a_ns_per_s.max(x.1.b_ns_per_s).total_cmp(&y.1.a_ns_per_s.max(y.1.b_ns_per_s))
@@ -267,6 +278,9 @@ fn would(loss: Loss) -> &'static str {
         Loss::Throttled => "were throttled for",
         Loss::QueuedOrThrottled => "were queued or throttled for",
         Loss::BlockIo => "waited for block IO for",
+        Loss::Sync => "were held up in syncs for",
+        Loss::DirtyThrottle => "were paused for its dirty pages for",
+        Loss::Requests => "had requests under way for",
         Loss::MemStall => "waited for memory for",
     }
 }

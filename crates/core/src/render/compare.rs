@@ -145,6 +145,9 @@ fn lost_to(loss: Loss) -> &'static str {
         Loss::Throttled => "throttled",
         Loss::QueuedOrThrottled => "queued/throttled",
         Loss::BlockIo => "block IO",
+        Loss::Sync => "syncs",
+        Loss::DirtyThrottle => "dirty pages",
+        Loss::Requests => "own requests",
         Loss::MemStall => "memory",
     }
 }

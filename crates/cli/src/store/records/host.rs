@@ -49,7 +49,7 @@ tables! {
     /// What the host was and how it was configured before the window began. One row, or none if nothing could be read. A
     /// recording of version 2 may lack the table, which was added later.
     "host_facts", since 2, Presence::Added => HostFacts(HostFacts) {
-        /// what `deburr snapshot` prints, as text that is compressed as RFC 1950 says (zlib); `deburr export` has it as rows
+        /// what `deburr snapshot` prints, compressed as RFC 1950 says (zlib); `deburr export` has it as rows of `fact`
         document: Compressed,
     }
     /// What a source of data could see. One row for every source at the start, and another when that changes.

@@ -2,6 +2,7 @@
 //! The document of the format: its part about tables is what their declarations say. `UPDATE=1` writes it.
 
 use crate::store::column::{Column, Columns};
+use crate::store::encodings::COMPRESSED;
 use crate::store::table::{TICK, Table, VERSION, all};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -77,6 +78,7 @@ pub(crate) fn wrapped(text: &str) -> String {
 /// Type of a column as SQL shows it: lists are packed in the table, and JSON in its view.
 fn kind(column: &Column) -> String {
     let kind = match column.kind {
+        COMPRESSED => "blob".into(),
         packed if packed.starts_with("BLOB_OF_") => "text".into(),
         kind => kind.to_lowercase(),
     };
