@@ -65,7 +65,7 @@ fn add_rows(file: &str) {
                  INSERT INTO long_wait VALUES (999998, 9000000, 1, 1, 5000000, 2, 3000000), (999999, 9000000, 1, 1, 5000000, -1, 1);
                  CREATE TABLE IF NOT EXISTS named_threads(seq INTEGER PRIMARY KEY, tick INTEGER NOT NULL, proc INTEGER NOT NULL,
                  comm TEXT NOT NULL, threads INTEGER NOT NULL, on_cpu_ns INTEGER NOT NULL, delay_ns INTEGER NOT NULL);
-                 CREATE TABLE IF NOT EXISTS host_facts(seq INTEGER PRIMARY KEY, document BLOB NOT NULL)";
+                 CREATE TABLE IF NOT EXISTS host_facts(seq INTEGER PRIMARY KEY, document BLOB_OF_ZLIB NOT NULL)";
     connection.execute_batch(table).unwrap();
     let facts = std::fs::read(root().join("fixtures/snapshots/drift-slow.json")).unwrap();
     let packed = miniz_oxide::deflate::compress_to_vec_zlib(&facts, 6);
