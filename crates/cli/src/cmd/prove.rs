@@ -14,7 +14,7 @@ use crate::target;
 use anyhow::{Context as _, Result};
 use clap::builder::NonEmptyStringValueParser;
 use deburr_core::finding::{Finding, Target as FindingTarget, Tool};
-use deburr_core::prove::experiment::{Experiment, PERIODS, Test};
+use deburr_core::prove::experiment::{self, Experiment, PERIODS, Test};
 use deburr_core::prove::knob::Knob;
 use deburr_core::prove::measure::Measure;
 use deburr_core::prove::outcome::{Outcome, SCHEMA};
@@ -281,7 +281,7 @@ fn of_user(
             "`--measure probe` and `--probe CMD` need each other: the command is what is timed",
         ));
     }
-    let (test, hypothesis, block) = match &args.follow {
+    let (test, hypothesis, block, settle_seconds) = match &args.follow {
         Some(setting) => {
             // Any value shows whether there is such a setting.
             let knob = Knob::parse(&format!("{setting}=1")).map_err(Failure::bad_input)?;
@@ -296,14 +296,16 @@ fn of_user(
             })?;
             let block = Duration::from_secs_f64(now as f64 / 100.0 * PERIODS);
             let hypothesis = format!("stalls follow `{setting}`");
-            (Test::follows(setting, CENTISECOND_NS, now), hypothesis, block)
+            let expire = [Knob::parse(&format!("{}=1", experiment::EXPIRES))?];
+            let settle = experiment::settle_seconds(setting, present(&expire)?[0].parse()?);
+            (Test::follows(setting, CENTISECOND_NS, now), hypothesis, block, settle)
         }
         None => {
             let least_part = f64::from(args.least.unwrap_or(LEAST_PERCENT)) / 100.0;
             let set: Vec<String> = args.set.clone();
             let shown: Vec<String> = set.iter().map(|it| format!("`{it}`")).collect();
             let hypothesis = format!("{} lowers the {}", shown.join(" with "), measure.words());
-            (Test::Lowers { set, least_part }, hypothesis, BLOCK)
+            (Test::Lowers { set, least_part }, hypothesis, BLOCK, experiment::SETTLE_SECONDS)
         }
     };
     let knobs = plan::knobs(&test).map_err(Failure::bad_input)?;
@@ -317,6 +319,7 @@ fn of_user(
         risk: "whatever depends on what is changed does so for the length of a block at a time"
             .into(),
         block_seconds: block.as_secs_f64(),
+        settle_seconds,
     };
     adjust(args, &mut experiment);
     let baseline = match experiment.test {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What an experiment is going to do: fixed, and shown, before anything is changed.
 
-use super::runner::SETTLE;
 use anyhow::{Result, ensure};
 use deburr_core::prove::design::{GROUP, Limits};
 use deburr_core::prove::effect::{Direction, MinimalEffect};
@@ -63,7 +62,7 @@ pub(crate) fn plan(
     baseline: Option<f64>,
     seed: u64,
 ) -> Result<Plan> {
-    let around = (SETTLE + AROUND).as_secs_f64();
+    let around = experiment.settle_seconds + AROUND.as_secs_f64();
     let (question, blocks, seconds) = match &experiment.test {
         Test::Lowers { least_part, .. } => {
             let baseline = baseline.unwrap_or(0.0);

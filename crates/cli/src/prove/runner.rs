@@ -9,14 +9,12 @@ use crate::session::{self, Plan};
 use crate::signals::Signals;
 use crate::sinks::Sinks;
 use anyhow::Result;
-use deburr_core::prove::measure::Measure;
+use deburr_core::prove::measure::{Measure, burst_distances};
 use deburr_core::recording::{EventKind, TargetSpec};
 use deburr_core::view::{Fold, View};
 use std::thread;
 use std::time::Duration;
 
-/// From a change to the observation of its effect: several periods of quotas, and what was queued before is served.
-pub(crate) const SETTLE: Duration = Duration::from_secs(1);
 /// How often it is looked whether a signal came, while nothing else is done.
 const BEAT: Duration = Duration::from_millis(50);
 
@@ -38,6 +36,8 @@ pub(crate) struct Taken {
     pub(crate) value: Option<f64>,
     /// Why there is no number.
     pub(crate) why_not: Option<String>,
+    /// The distances of the bursts, if their period is what is measured.
+    pub(crate) distances_ns: Vec<f64>,
     /// Runs of the probe, and how many of them failed.
     pub(crate) probes: u64,
     pub(crate) probes_failed: u64,
@@ -46,8 +46,8 @@ pub(crate) struct Taken {
 }
 
 /// Waits; returns `false` if a signal came.
-pub(crate) fn settle(signals: &Signals) -> bool {
-    let beats = SETTLE.as_millis() / BEAT.as_millis();
+pub(crate) fn settle(length: Duration, signals: &Signals) -> bool {
+    let beats = length.as_millis() / BEAT.as_millis();
     for _ in 0..beats {
         if signals.pending().is_some() {
             return false;
@@ -73,7 +73,12 @@ impl Observation<'_> {
                 .ok_or_else(|| format!("{} runs of the command are too few", runs.took_ns.len())),
             (None, measure) => measure.of(view),
         };
+        let distances_ns = match self.measure {
+            Measure::StallPeriod if disturbed(view).is_none() => burst_distances(view),
+            _ => vec![],
+        };
         Ok(Some(Taken {
+            distances_ns,
             value: value.as_ref().ok().copied(),
             why_not: value.err(),
             probes: runs.took_ns.len() as u64 + runs.failed,

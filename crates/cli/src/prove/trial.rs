@@ -2,7 +2,7 @@
 //! Carries out a plan: block after block, until it is decided, something goes wrong, or a signal comes. Whatever ends it, the
 //! host is put back first.
 
-use super::runner::{Observation, Taken, settle, tell};
+use super::runner::{self, Observation, Taken, tell};
 use super::{Changes, plan};
 use crate::clock::monotonic_ns;
 use crate::signals::Signals;
@@ -161,7 +161,12 @@ impl Running<'_> {
                 let length = plan::length(&self.plan.experiment, Some(values[at]));
                 let knob = std::slice::from_ref(&self.knobs[at]);
                 match self.block(knob, length, block, &knob[0].to_string())? {
-                    Ok(observed_ns) => blocks.push(PeriodBlock { predicted_ns, observed_ns }),
+                    Ok(_) => {
+                        let last = self.blocks.last();
+                        let distances_ns = last.map(|it| it.distances_ns.clone());
+                        let distances_ns = distances_ns.unwrap_or_default();
+                        blocks.push(PeriodBlock { predicted_ns, distances_ns });
+                    }
                     Err(stop) => return Ok(Outcomes { period: last, ..ended(stop) }),
                 }
             }
@@ -198,25 +203,26 @@ impl Running<'_> {
     ) -> Result<Result<Option<f64>, Stop>> {
         tell(self.blocks.len() + 1, self.plan.blocks[1] as usize, what, self.quiet);
         self.notes.extend(self.changes.restore()?);
+        let settle = Duration::from_secs_f64(self.plan.experiment.settle_seconds);
         if !knobs.is_empty() {
-            let at_most = length * 2 + LATEST;
+            let at_most = (length + settle) * 2 + LATEST;
             if let Err(error) = self.changes.apply(knobs, at_most) {
                 return Ok(Err(Stop::Because(format!("{error:#}"))));
             }
         }
-        if !settle(self.signals) {
+        if !runner::settle(settle, self.signals) {
             return Ok(Err(Stop::Signal));
         }
         let at_seconds = monotonic_ns().saturating_sub(self.begun_ns) as f64 / 1e9;
         let Some(taken) = self.observation.take(length, self.signals)? else {
             return Ok(Err(Stop::Signal));
         };
-        let Taken { value, why_not, probes, probes_failed, target_gone } = taken;
+        let Taken { value, why_not, distances_ns, probes, probes_failed, target_gone } = taken;
         let arm = usize::from(!knobs.is_empty());
         self.probes[arm].0 += probes;
         self.probes[arm].1 += probes_failed;
         let seconds = length.as_secs_f64();
-        self.blocks.push(Block { at_seconds, seconds, value, why_not, ..block });
+        self.blocks.push(Block { at_seconds, seconds, value, why_not, distances_ns, ..block });
         if target_gone {
             return Ok(Err(Stop::Because("the target has ended".into())));
         }
@@ -250,6 +256,7 @@ fn empty() -> Block {
         arm: None,
         set_to: None,
         predicted_ns: None,
+        distances_ns: vec![],
         value: None,
         why_not: None,
     }

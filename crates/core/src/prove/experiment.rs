@@ -23,6 +23,8 @@ pub struct Experiment {
     pub risk: String,
     /// Length of a block, in seconds.
     pub block_seconds: f64,
+    /// Time from a change to the block that it is for, in seconds.
+    pub settle_seconds: f64,
 }
 
 /// The two kinds of experiments.
@@ -51,8 +53,23 @@ pub enum Test {
 /// period that stays what it was is not taken for one that follows: they are powers of the fifth root of 4, which is as far
 /// as possible from 2 in two steps and in three.
 pub const FACTORS: [f64; 4] = [1.0, 0.758, 1.32, 1.741];
-/// Periods in a block: fewer make the median of their distances a matter of chance.
+/// Periods in a block: fewer leave too much to chance.
 pub const PERIODS: f64 = 7.0;
+/// Time from a change to the block that it is for, in seconds, unless the change needs longer to have its effect.
+pub const SETTLE_SECONDS: f64 = 1.0;
+/// The setting of how often the flusher wakes.
+pub const WAKES: &str = "vm.dirty_writeback_centisecs";
+/// The setting of when dirty inodes expire.
+pub const EXPIRES: &str = "vm.dirty_expire_centisecs";
+
+/// How long writeback takes until it goes on as usual after a clock was set, in seconds. When the interval of the flusher
+/// changes, the kernel has it write all that is dirty at once (`dirty_writeback_centisecs_handler`), and then nothing is due
+/// until it expires. `expire_centisecs` is when that is.
+#[must_use]
+pub fn settle_seconds(setting: &str, expire_centisecs: u64) -> f64 {
+    let due = if setting == WAKES { expire_centisecs as f64 / 100.0 } else { 0.0 };
+    SETTLE_SECONDS + due
+}
 
 impl Test {
     /// That a measure follows the clock of a setting, which is `now`.

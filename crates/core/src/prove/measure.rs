@@ -11,8 +11,10 @@ use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// Fewer bursts of stalls have no period.
-const LEAST_BURSTS: usize = 4;
+/// Fewer distances of bursts have no median.
+const LEAST_DISTANCES: usize = 2;
+/// Part of the stalled time that the bursts that are left out have.
+const SMALL: f64 = 0.03;
 
 /// A number that an experiment holds against a change. Times are of the threads of the target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -231,22 +233,42 @@ fn stalls_of_target(view: &View) -> impl Iterator<Item = &Stall> {
     view.block().stalls().iter().filter(move |stall| in_target(stall.proc))
 }
 
-/// The median distance between bursts of stalls. Not every tick of a clock need hurt: a few that are left out do not
-/// move the median.
-fn stall_period(view: &View) -> Result<f64, String> {
+/// The distances of bursts of stalls, in nanoseconds, in the order of time. The smallest bursts, which together have
+/// [`SMALL`] of the stalled time, are none of them: a clock is not to be missed because a few waits were a little long.
+#[must_use]
+pub fn burst_distances(view: &View) -> Vec<f64> {
     let mut spans: Vec<Span> = stalls_of_target(view).map(Stall::span).collect();
     spans.sort_by_key(|span| span.t0_ns);
-    let bursts = stats::episodes(&spans);
-    let mut gaps: Vec<f64> =
-        bursts.windows(2).map(|two| (two[1].t0_ns - two[0].t0_ns) as f64).collect();
-    if bursts.len() < LEAST_BURSTS {
-        return Err(format!(
-            "{} of stalls of 10 ms and more",
-            units::counted(bursts.len() as u64, "burst", "bursts")
-        ));
+    let stalled = |burst: &Span| -> u64 {
+        let within =
+            |it: &&Span| it.t0_ns >= burst.t0_ns && it.t0_ns < burst.t1_ns.max(burst.t0_ns + 1);
+        spans.iter().filter(within).map(|it| it.t1_ns - it.t0_ns).sum()
+    };
+    let mut bursts: Vec<(u64, u64)> =
+        stats::episodes(&spans).iter().map(|burst| (burst.t0_ns, stalled(burst))).collect();
+    let most = SMALL * bursts.iter().map(|burst| burst.1 as f64).sum::<f64>();
+    bursts.sort_by_key(|burst| burst.1);
+    let mut small_ns = 0.0;
+    bursts.retain(|burst| {
+        small_ns += burst.1 as f64;
+        small_ns > most
+    });
+    bursts.sort_unstable();
+    bursts.windows(2).map(|two| (two[1].0 - two[0].0) as f64).collect()
+}
+
+fn stall_period(view: &View) -> Result<f64, String> {
+    let mut distances = burst_distances(view);
+    if distances.len() < LEAST_DISTANCES {
+        let bursts = match stalls_of_target(view).next() {
+            None => 0,
+            Some(_) => distances.len() as u64 + 1,
+        };
+        let bursts = units::counted(bursts, "burst", "bursts");
+        return Err(format!("{bursts} of stalls of 10 ms and more"));
     }
-    gaps.sort_by(f64::total_cmp);
-    Ok(gaps[gaps.len() / 2])
+    distances.sort_by(f64::total_cmp);
+    Ok(distances[distances.len() / 2])
 }
 
 #[cfg(test)]

@@ -85,6 +85,9 @@ pub struct Block {
     /// What the measure is predicted to be, in nanoseconds, where each block has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted_ns: Option<f64>,
+    /// The distances of the bursts, in nanoseconds, where they are held against what is predicted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub distances_ns: Vec<f64>,
     /// The measure, in its unit; absent if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,

@@ -14,6 +14,8 @@ use crate::text::escape::sentence;
 use crate::text::units;
 
 /// Width of the bars of the blocks.
+/// Most distances of bursts that are shown of a block.
+const DISTANCES: usize = 8;
 const BAR_COLUMNS: usize = 30;
 /// Width of a label.
 const LABEL: usize = 12;
@@ -161,18 +163,24 @@ pub(super) fn write(page: &mut Page, it: &Outcome, style: TextStyle) {
             ));
         }
         if let Some(period) = &result.period {
+            let wakes = units::duration(period.late_ns);
             said.push((
                 "fit",
                 format!(
-                    "half of the blocks are within {} of what the setting predicts",
-                    units::percent(period.misfit)
+                    "the distances of the bursts fit the setting by {:.2}, each tick {wakes} later, and one period for all, {}, by \
+                     {:.2} (1 = all are multiples of it, 0 = they have nothing to do with it)",
+                    period.fit,
+                    units::duration(period.one_ns),
+                    period.fit_of_one
                 ),
             ));
             said.push((
                 "chance",
                 format!(
-                    "periods that do not depend on the setting fit as well with probability {}",
-                    probability(period.independent.p)
+                    "bursts that do not depend on the setting fit it as well with probability {}, bursts that follow it fit one \
+                     period as well with {}",
+                    probability(period.independent.p),
+                    probability(period.follows.p)
                 ),
             ));
         }
@@ -184,6 +192,14 @@ pub(super) fn write(page: &mut Page, it: &Outcome, style: TextStyle) {
         page.gap();
         page.labelled(0, (Colour::Heading, "note: "), 6, Colour::Plain, &sentence(note));
     }
+}
+
+/// How far bursts are apart, in words.
+fn apart(distances_ns: &[f64]) -> String {
+    let shown: Vec<String> =
+        distances_ns.iter().take(DISTANCES).map(|ns| format!("{:.1}", ns / 1e9)).collect();
+    let more = if distances_ns.len() > DISTANCES { ", ..." } else { "" };
+    format!("{}{more} s apart", shown.join(", "))
 }
 
 fn probability(p: f64) -> String {
@@ -208,7 +224,13 @@ fn blocks(page: &mut Page, blocks: &[Block], measure: &Measure) {
             (None, None) => String::new(),
         };
         let (shown, length) = match (block.value, &block.why_not) {
-            (Some(value), _) => (measure.shown(value), bar(value / most.max(1.0), BAR_COLUMNS)),
+            (Some(value), _) => {
+                let shown = match &*block.distances_ns {
+                    [] => measure.shown(value),
+                    distances => apart(distances),
+                };
+                (shown, bar(value / most.max(1.0), BAR_COLUMNS))
+            }
             (None, why) => (why.clone().unwrap_or_else(|| "no number".into()), String::new()),
         };
         let predicted = block.predicted_ns.map(|ns| format!(", predicted {}", units::duration(ns)));
@@ -253,6 +275,7 @@ mod tests {
             arm: Some(*arm),
             set_to: None,
             predicted_ns: None,
+            distances_ns: vec![],
             value: Some(value(*arm)),
             why_not: None,
         };
@@ -272,6 +295,7 @@ mod tests {
                     test: Test::Lowers { set: vec![], least_part: 0.25 },
                     risk: "none".into(),
                     block_seconds: 5.0,
+                    settle_seconds: 1.0,
                 },
                 seed: 1,
                 question: Some(question),

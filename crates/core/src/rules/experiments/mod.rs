@@ -9,7 +9,7 @@ mod placement;
 mod throttling;
 
 use crate::finding::{Entity, EntityKind, Finding};
-use crate::prove::experiment::Experiment;
+use crate::prove::experiment::{Experiment, SETTLE_SECONDS};
 use crate::recording::Cgroup;
 use crate::view::{Group, View};
 
@@ -98,5 +98,6 @@ fn lowers(
         test: crate::prove::experiment::Test::Lowers { set, least_part },
         risk: risk.into(),
         block_seconds: BLOCK_SECONDS,
+        settle_seconds: SETTLE_SECONDS,
     }
 }
