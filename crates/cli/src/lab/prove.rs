@@ -106,7 +106,12 @@ fn run_once(
         false => None,
     };
     let done = experiment.as_ref().and_then(|it| Some((it.result.as_ref()?, &*it.notes)));
-    let checks = checks(spec, done.ok_or(complaint.trim()));
+    let seconds = (window.to_ns - window.from_ns) as f64 / 1e9;
+    let mut checks = checks(spec, done.ok_or(complaint.trim()));
+    checks.push(Check::new(
+        seconds < LONGEST.as_secs_f64(),
+        format!("it takes less than {} s: {seconds:.0} s", LONGEST.as_secs()),
+    ));
     let unfit = machine.unfit();
     Ok(Proved {
         scenario: name.clone(),
@@ -116,7 +121,7 @@ fn run_once(
         unfit,
         tries: 1,
         machine,
-        seconds: (window.to_ns - window.from_ns) as f64 / 1e9,
+        seconds,
         checks,
         experiment,
     })
