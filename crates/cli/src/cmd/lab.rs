@@ -6,7 +6,7 @@ use crate::failure::{Exit, Failure};
 use crate::host::guard::REMOVE_TIMEOUT;
 use crate::host::journal::recover;
 use crate::lab::{
-    self, Interrupted, Keep, Outcome, RemedyEffect, Scenario, Settings, Stop, Verdict,
+    self, Interrupted, Keep, Outcome, Proved, RemedyEffect, Scenario, Settings, Stop, Verdict,
 };
 use crate::output;
 use anyhow::{Result, ensure};
@@ -109,6 +109,19 @@ struct RunArgs {
     /// promises
     #[arg(long, conflicts_with_all = ["keep", "keep_control"])]
     remedy: bool,
+    /// Instead: make the fault, run the experiments that the scenario names (`deburr prove`) meanwhile, and see whether each
+    /// says what is known of the scenario
+    #[arg(long, conflicts_with_all = ["keep", "keep_control", "remedy", "seconds"])]
+    prove: bool,
+}
+
+/// The document of `lab run --prove --json`.
+#[derive(Serialize)]
+struct ProveDocument<'a> {
+    schema: &'static str,
+    passed: bool,
+    verdict: Verdict,
+    experiments: &'a [Proved],
 }
 
 /// The document of `lab run --remedy --json`.
@@ -172,7 +185,20 @@ pub(super) fn clean() -> Result<bool> {
 }
 
 fn run_selected(args: &RunArgs) -> Result<ExitCode> {
-    let scenarios = lab::select(&args.name)?;
+    let mut scenarios = lab::select(&args.name)?;
+    if args.prove {
+        scenarios.retain(|scenario| !scenario.experiments.is_empty());
+        if scenarios.is_empty() {
+            let all = lab::scenarios()?;
+            let with = all.iter().filter(|scenario| !scenario.experiments.is_empty());
+            let with: Vec<&str> = with.map(|scenario| &*scenario.name).collect();
+            return Err(Failure::bad_input(format!(
+                "`{}` names no experiment; scenarios that do: {}",
+                args.name,
+                with.join(", ")
+            )));
+        }
+    }
     let kept = args.keep.iter().chain(&args.keep_control).next();
     ensure!(
         kept.is_none() || scenarios.len() == 1,
@@ -206,6 +232,9 @@ fn run_selected(args: &RunArgs) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
     if args.remedy {
         return run_remedies(&scenarios, args, &stop);
+    }
+    if args.prove {
+        return run_experiments(&scenarios, args, &stop);
     }
     let mut outcomes = Vec::new();
     for scenario in &scenarios {
@@ -281,6 +310,26 @@ fn run_remedies(scenarios: &[Scenario], args: &RunArgs, stop: &Stop) -> Result<E
         output::print(render::json_document(&document)?.as_bytes())?;
     } else {
         remedies.iter().try_for_each(|it| output::print(lab::remedied(it).as_bytes()))?;
+    }
+    Ok(exit_code(verdict))
+}
+
+fn run_experiments(scenarios: &[Scenario], args: &RunArgs, stop: &Stop) -> Result<ExitCode> {
+    let mut progress = |what: &str| output::say(what);
+    let mut experiments = Vec::new();
+    for scenario in scenarios {
+        let proved = lab::prove(scenario, args.weight, stop, &mut progress)?;
+        if !args.json {
+            proved.iter().try_for_each(|it| output::print(lab::proved(it).as_bytes()))?;
+        }
+        experiments.extend(proved);
+    }
+    let verdict = Verdict::worst(experiments.iter().map(|it| it.verdict));
+    if args.json {
+        let passed = verdict == Verdict::Passed;
+        let schema = "deburr.lab/1";
+        let document = ProveDocument { schema, passed, verdict, experiments: &experiments };
+        output::print(render::json_document(&document)?.as_bytes())?;
     }
     Ok(exit_code(verdict))
 }

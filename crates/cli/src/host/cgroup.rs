@@ -195,6 +195,14 @@ fn remove_tree(dir: &Path) -> std::io::Result<()> {
     fs::remove_dir(dir)
 }
 
+/// Waits until no process is in a cgroup, which need not exist, or the time is over.
+pub(crate) fn let_end(dir: &Path, timeout: Duration) {
+    let deadline = Instant::now() + timeout;
+    while !members(dir).is_empty() && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// Kills every process in a cgroup and below it, except those in and below its child `except`.
 pub(crate) fn kill(dir: &Path, except: Option<&str>) {
     for child in subdirs(dir) {

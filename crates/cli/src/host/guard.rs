@@ -25,6 +25,9 @@ use std::time::{Duration, Instant};
 pub(crate) const REMOVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The cgroup, below that of the experiment, of processes that serve a disk: they must live until it is unmounted.
 pub(crate) const SERVERS: &str = "disk";
+/// The cgroup, below that of the lab, of an experiment with its own janitor: both end by themselves, and must not be killed
+/// before the host is as it was.
+pub(crate) const EXPERIMENT: &str = "experiment";
 
 /// Ensures that all registered changes are undone when it is dropped, or when its process is killed.
 #[derive(Debug)]

@@ -7,7 +7,7 @@
 //! before. With `careful`, a setting that holds anything else is somebody else's, and stays.
 
 use super::cgroup;
-use super::guard::SERVERS;
+use super::guard::{EXPERIMENT, SERVERS};
 use super::place::{Place, other_of_pair};
 use super::task::{Process, Property, Thread, heirs};
 use anyhow::{Context as _, Result, anyhow, ensure};
@@ -131,6 +131,7 @@ pub(crate) fn write_setting(file: &Path, value: &str) -> Result<()> {
 pub(crate) fn undo_all(done: &[Undo], timeout: Duration, careful: bool) -> Result<Vec<String>> {
     let (made, ours) = (Made::of(done), Ours::of(done));
     for cgroup in made.all(DirectoryKind::Cgroup) {
+        cgroup::let_end(&cgroup.join(EXPERIMENT), timeout);
         cgroup::kill(cgroup, Some(SERVERS));
     }
     let mut failures = changes(done, &made, timeout, careful);

@@ -4,12 +4,13 @@
 //! A scenario is a data file (`lab/scenarios/NAME.toml`). It is run twice, without and with its faults. In both runs,
 //! a victim measures its own latency while `deburr`, executed as users execute it, observes the victim. The two
 //! measurements must agree, the control run must be silent, and the fault run must yield the findings that the
-//! scenario expects. Everything happens in a cgroup of the lab's own, which a guard removes.
+//! scenario expects. A scenario may also say what `deburr prove` must say of it. Everything happens in a cgroup of the lab's own, which a guard removes.
 
 mod check;
 mod disk;
 mod drive;
 mod expect;
+mod experiment;
 mod fanout;
 mod faults;
 mod fitness;
@@ -21,6 +22,7 @@ mod meter;
 mod needs;
 mod observed;
 mod order;
+mod prove;
 mod reader;
 mod remedy;
 mod runner;
@@ -37,11 +39,12 @@ mod worker;
 pub(crate) use fitness::Verdict;
 pub(crate) use keep::Keep;
 pub(crate) use needs::usable_cpus;
+pub(crate) use prove::{Proved, run as prove};
 pub(crate) use remedy::{RemedyEffect, run as remedy, text as remedied};
 pub(crate) use runner::{Outcome, Settings, run};
 pub(crate) use scenario::Scenario;
 pub(crate) use score::{Plan, Scorecard, run as score};
-pub(crate) use show::{list, outcome, plan};
+pub(crate) use show::{list, outcome, plan, proved};
 pub(crate) use stage::{Interrupted, Stop};
 pub(crate) use worker::{WorkerArgs, run as work};
 

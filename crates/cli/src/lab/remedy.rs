@@ -8,7 +8,7 @@
 use super::fitness::Verdict;
 use super::observed::Observed;
 use super::order::{self, Step};
-use super::runner::{Settings, TRIES, observe_after, report_on};
+use super::runner::{self, Settings, observe_after, report_on};
 use super::scenario::Scenario;
 use super::stage::{Stage, Stop};
 use super::victims::WhichRun;
@@ -61,21 +61,18 @@ pub(crate) struct RemedyEffect {
     pub(crate) victim_after_ns: Option<f64>,
 }
 
-/// Like [`run_once`], repeated up to [`TRIES`] times while the result is inconclusive.
+/// Like [`run_once`], repeated while the result is inconclusive.
 pub(crate) fn run(
     scenario: &Scenario,
     settings: &Settings<'_>,
     stop: &Stop,
     progress: &mut dyn FnMut(&str),
 ) -> Result<RemedyEffect> {
-    let mut tries = 1;
-    loop {
+    runner::tried(|_| {
         let remedied = run_once(scenario, settings, stop, progress)?;
-        if remedied.verdict != Verdict::Inconclusive || tries == TRIES {
-            return Ok(remedied);
-        }
-        tries += 1;
-    }
+        let verdict = remedied.verdict;
+        Ok((remedied, verdict))
+    })
 }
 
 /// Injects the fault and observes it, applies the first remedy that has a command, and observes again.

@@ -11,7 +11,7 @@ use super::observed::Observed;
 use super::scenario::Scenario;
 use super::stage::{Stage, Stop};
 use super::victim::{Stall, Window};
-use super::victims::WhichRun;
+use super::victims::{Running, WhichRun};
 use crate::store::Reader;
 use anyhow::{Context as _, Result, bail, ensure};
 use deburr_core::finding::Report;
@@ -79,7 +79,20 @@ pub(crate) struct Outcome {
 }
 
 /// Maximum number of tries of a scenario, while something fails and the machine may be the reason.
-pub(super) const TRIES: u32 = 3;
+const TRIES: u32 = 3;
+
+/// Tries once, and again while the result is inconclusive: [`TRIES`] times at most. `once` gets the number of the try, and
+/// returns the result with its verdict.
+pub(super) fn tried<T>(mut once: impl FnMut(u32) -> Result<(T, Verdict)>) -> Result<T> {
+    let mut tries = 1;
+    loop {
+        let (result, verdict) = once(tries)?;
+        if verdict != Verdict::Inconclusive || tries == TRIES {
+            return Ok(result);
+        }
+        tries += 1;
+    }
+}
 
 /// Runs a scenario, control and fault run, up to [`TRIES`] times. `progress` receives messages about the state.
 pub(crate) fn run(
@@ -88,23 +101,26 @@ pub(crate) fn run(
     stop: &Stop,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Outcome> {
-    let mut tries = 1;
-    loop {
+    tried(|tries| {
         let mut outcome = run_once(scenario, settings, stop, progress)?;
         outcome.tries = tries;
-        if outcome.verdict != Verdict::Inconclusive || tries == TRIES {
-            return Ok(outcome);
+        if outcome.verdict == Verdict::Inconclusive && tries < TRIES {
+            progress(&void(&scenario.name, tries, &outcome.unfit, &outcome.checks));
         }
-        let failed = outcome.checks.iter().filter(|check| !check.pass);
-        let failed: Vec<_> = failed.map(|check| check.what.as_str()).collect();
-        progress(&format!(
-            "`{}`: try {tries} of {TRIES} is void: {}; not so: {}",
-            scenario.name,
-            outcome.unfit.join(", "),
-            failed.join("; ")
-        ));
-        tries += 1;
-    }
+        let verdict = outcome.verdict;
+        Ok((outcome, verdict))
+    })
+}
+
+/// Why a try counts for nothing, in words.
+pub(super) fn void(scenario: &str, tries: u32, unfit: &[String], checks: &[Check]) -> String {
+    let failed = checks.iter().filter(|check| !check.pass);
+    let failed: Vec<_> = failed.map(|check| check.what.as_str()).collect();
+    format!(
+        "`{scenario}`: try {tries} of {TRIES} is void: {}; not so: {}",
+        unfit.join(", "),
+        failed.join("; ")
+    )
 }
 
 /// Runs a scenario, control and fault run, once.
@@ -158,15 +174,22 @@ fn observe(
 /// An action on the running experiment before it is observed. It gets the stage and the pid of the victim.
 pub(super) type Preparation<'a> = &'a mut dyn FnMut(&mut Stage, u32) -> Result<()>;
 
-/// One run: starts victim and faults, calls `before`, observes, and collects what was measured.
-pub(super) fn observe_after(
+/// A scenario's processes at work. Dropping it ends them and undoes everything.
+pub(super) struct Load {
+    // Dropped in this order.
+    pub(super) meter: Meter,
+    pub(super) victim: Running,
+    pub(super) stage: Stage,
+}
+
+/// Starts victim and faults.
+pub(super) fn start(
     scenario: &Scenario,
-    settings: &Settings<'_>,
+    weight: u32,
     stop: &Stop,
     which: WhichRun<'_>,
-    before: Preparation<'_>,
-) -> Result<Observed> {
-    let mut stage = Stage::new(stop.clone(), settings.weight)?;
+) -> Result<Load> {
+    let mut stage = Stage::new(stop.clone(), weight)?;
     if let Some(disk) = &scenario.disk {
         stage.make_disk(disk)?;
     }
@@ -177,7 +200,6 @@ pub(super) fn observe_after(
     let kind = scenario.victim.as_victim();
     kind.prepare(&mut stage)?;
     let mut victim = kind.start(&scenario.victim, &stage, which)?;
-    let pid = victim.pid;
     if let Some(disk) = &scenario.disk {
         // By now the victim has created all its files.
         stage.disk()?.served().set_base_us(disk.base_us)?;
@@ -191,6 +213,20 @@ pub(super) fn observe_after(
     let meter = Meter::start(stage.cgroup_dir());
     stage.settle(SETTLE)?;
     victim.begin()?;
+    Ok(Load { meter, victim, stage })
+}
+
+/// One run: starts victim and faults, calls `before`, observes, and collects what was measured.
+pub(super) fn observe_after(
+    scenario: &Scenario,
+    settings: &Settings<'_>,
+    stop: &Stop,
+    which: WhichRun<'_>,
+    before: Preparation<'_>,
+) -> Result<Observed> {
+    let with_faults = which.with_faults;
+    let Load { mut stage, mut victim, meter } = start(scenario, settings.weight, stop, which)?;
+    let pid = victim.pid;
     before(&mut stage, pid)?;
     let recording = stage.scratch("run.deburr");
     let mut also = vec![format!("-o{}", recording.display())];

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The contents of a scenario file: an incident as data. Parsing rejects unknown keys, by name, and values that
-//! cannot work, so a scenario that parses can be run.
+//! The contents of a scenario file: an incident as data. Parsing rejects unknown keys, by name and line, and values
+//! that cannot work, so a scenario that parses can be run.
 
 use super::disk::DiskSpec;
+use super::experiment::ExperimentSpec;
 use super::faults::FaultSpec;
 use super::needs::Need;
 use super::victims::VictimSpec;
 use anyhow::{Context as _, Result, ensure};
 use deburr_core::finding::Area;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::path::{Component, Path};
 
 /// An incident: what is done to a host, and what `deburr` must report about it.
@@ -74,6 +76,12 @@ pub(crate) struct Scenario {
     /// Culprits that the findings must name, with the minimum share of each.
     #[serde(default, rename = "cause")]
     pub(crate) causes: Vec<CauseBound>,
+    /// What `lab run --prove` puts to the test while the faults last, and what must come out.
+    #[serde(default, rename = "prove")]
+    pub(crate) experiments: Vec<ExperimentSpec>,
+    /// The range of each number that `lab score` varies, by its path.
+    #[serde(default)]
+    pub(crate) vary: BTreeMap<String, [i64; 2]>,
 }
 
 /// A lower bound on the share of a finding's loss that certain processes cause.
@@ -93,14 +101,19 @@ pub(crate) struct CauseBound {
 impl Scenario {
     /// Reads a scenario file's text.
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        Self::of_table(super::vary::split(text)?.0)
+        let scenario: Self = toml::from_str(text)?;
+        scenario.validated()
     }
 
-    /// Builds a scenario from a parsed file whose ranges have been removed.
+    /// Builds a scenario from a file that was parsed, and whose numbers may have been changed since.
     pub(super) fn of_table(table: toml::Table) -> Result<Self> {
         let scenario: Self = table.try_into()?;
-        scenario.validate().with_context(|| format!("scenario `{}`", scenario.name))?;
-        Ok(scenario)
+        scenario.validated()
+    }
+
+    fn validated(self) -> Result<Self> {
+        self.validate().with_context(|| format!("scenario `{}`", self.name))?;
+        Ok(self)
     }
 
     fn validate(&self) -> Result<()> {
@@ -139,7 +152,9 @@ impl Scenario {
                 "`cause` needs `comm` or `cgroup`"
             );
         }
-        Ok(())
+        let comms: Vec<&str> =
+            self.faults.iter().filter_map(|fault| fault.as_fault().comm()).collect();
+        self.experiments.iter().try_for_each(|experiment| experiment.validate(&comms))
     }
 
     /// The names of its two runs, without and with faults.
@@ -279,6 +294,33 @@ min_share = 0.8
             assert_ne!(text, GOOD, "`{from}` is not in the example");
             let error = format!("{:#}", Scenario::parse(&text).unwrap_err());
             assert!(error.contains(named), "`{to}`: `{named}` is not in: {error}");
+        }
+    }
+
+    #[test]
+    fn experiments_are_refused_by_name_and_line() {
+        let prove = "\n[[prove]]\nrun = [\"--set\", \"pause:{spinner}=90%\", \"--measure\", \"queued\"]\n\
+                     expect = \"refuted\"\n";
+        let good = GOOD.to_owned() + prove;
+        let scenario = Scenario::parse(&good).unwrap();
+        assert_eq!(scenario.experiments.len(), 1);
+        assert!(Scenario::parse(GOOD).unwrap().experiments.is_empty());
+        let line = |of: &str| {
+            let at = good.lines().position(|line| line.starts_with(of)).unwrap();
+            format!("line {},", at + 1)
+        };
+        for (from, to, named) in [
+            ("run = [", "seconds = 5\nrun = [", ["`seconds`", &line("run")]),
+            ("\"refuted\"", "\"maybe\"", ["`maybe`", &line("expect = \"ref")]),
+            ("expect = \"refuted\"\n", "", ["`expect`", &line("[[prove]]")]),
+            ("\"queued\"", "\"speed\"", ["`speed`", &line("run")]),
+            ("90%", "95%", ["`--set`", &line("run")]),
+            ("\"--measure\"", "\"--json\"", ["`--json`", &line("run")]),
+            ("{spinner}", "{suspect}", ["`{suspect}`", "prove.run"]),
+        ] {
+            let error = Scenario::parse(&good.replacen(from, to, 1)).unwrap_err();
+            let error = format!("{error:#}");
+            assert!(named.iter().all(|it| error.contains(it)), "`{to}`: {named:?}: {error}");
         }
     }
 

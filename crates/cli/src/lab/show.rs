@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Formats scenarios and their outcomes for a terminal.
 
-use super::fitness::Verdict;
+use super::check::Check;
+use super::fitness::{Machine, Verdict};
 use super::io::GROUPS;
 use super::observed::Observed;
+use super::prove::Proved;
 use super::runner::{Outcome, Settings};
 use super::scenario::{Scenario, on_cpus};
-use deburr_core::render::{Section, TextStyle, sheet};
+use deburr_core::render::{self, Section, TextStyle, sheet};
 use deburr_core::text::units::tenths_of_ms;
 use std::fmt::Write as _;
 
 /// Width of the text, in characters.
 const COLUMNS: usize = 100;
+const STYLE: TextStyle = TextStyle { columns: COLUMNS, color: false, verbosity: 1 };
 
 /// What will be done, shown before it is done.
 pub(crate) fn plan(scenario: &Scenario, settings: &Settings<'_>, cpus: usize) -> String {
@@ -51,36 +54,50 @@ pub(crate) fn plan(scenario: &Scenario, settings: &Settings<'_>, cpus: usize) ->
 
 /// The outcome of a scenario.
 pub(crate) fn outcome(scenario: &Scenario, outcome: &Outcome) -> String {
-    let verdict = match outcome.verdict {
-        Verdict::Passed => "as expected",
-        Verdict::Failed => "not as expected",
-        Verdict::Inconclusive => "inconclusive: not as expected, and the machine may be the reason",
-    };
-    let headline = format!("{}: {verdict}", scenario.name);
+    let headline = format!("{}: {}", scenario.name, words(outcome.verdict));
     let (without, with) = scenario.run_names();
     let mut sections = vec![clocks((without, &outcome.control), (with, &outcome.fault))];
     for (name, run) in [(without, &outcome.control), (with, &outcome.fault)] {
         sections.push(findings(name, run));
     }
-    sections.push(machine((without, &outcome.control), (with, &outcome.fault)));
-    let mark = |pass| if pass { "pass" } else { "FAIL" };
-    let checks = outcome.checks.iter();
-    sections.push(Section {
-        heading: "expectations".into(),
-        rows: checks.map(|check| vec![mark(check.pass).into(), check.what.clone()]).collect(),
-    });
-    sheet(&headline, &sections, TextStyle { columns: COLUMNS, color: false, verbosity: 1 })
+    sections.push(machine(&[(without, &outcome.control.machine), (with, &outcome.fault.machine)]));
+    sections.push(expectations(&outcome.checks));
+    sheet(&headline, &sections, STYLE)
 }
 
-/// What the machine was like in both runs, and whether it was fit for the experiment.
-fn machine(control: (&str, &Observed), fault: (&str, &Observed)) -> Section {
-    let row = |(name, run): (&str, &Observed)| {
-        let unfit = run.machine.unfit();
+fn words(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Passed => "as expected",
+        Verdict::Failed => "not as expected",
+        Verdict::Inconclusive => "inconclusive: not as expected, and the machine may be the reason",
+    }
+}
+
+/// An experiment on a scenario.
+pub(crate) fn proved(it: &Proved) -> String {
+    let experiment = it.experiment.as_ref().map(|it| render::experiment(it, STYLE) + "\n");
+    let headline =
+        format!("{}, `deburr prove {}`: {}", it.scenario, it.arguments, words(it.verdict));
+    let length = format!("{:.0} s", it.seconds);
+    let sections = [machine(&[(&length, &it.machine)]), expectations(&it.checks)];
+    experiment.unwrap_or_default() + &sheet(&headline, &sections, STYLE)
+}
+
+fn expectations(checks: &[Check]) -> Section {
+    let mark = |pass| if pass { "pass" } else { "FAIL" };
+    let row = |check: &Check| vec![mark(check.pass).into(), check.what.clone()];
+    Section { heading: "expectations".into(), rows: checks.iter().map(row).collect() }
+}
+
+/// What the machine was like in runs with these names, and whether it was fit for them.
+fn machine(runs: &[(&str, &Machine)]) -> Section {
+    let row = |(name, machine): &(&str, &Machine)| {
+        let unfit = machine.unfit();
         let fit =
             if unfit.is_empty() { "fit".into() } else { format!("unfit: {}", unfit.join("; ")) };
-        vec![name.into(), format!("{}: {fit}", run.machine.describe())]
+        vec![(*name).into(), format!("{}: {fit}", machine.describe())]
     };
-    Section { heading: "the machine meanwhile".into(), rows: vec![row(control), row(fault)] }
+    Section { heading: "the machine meanwhile".into(), rows: runs.iter().map(row).collect() }
 }
 
 /// The measurements of both runs, by the victim and by the report.

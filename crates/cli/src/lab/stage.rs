@@ -4,13 +4,15 @@
 use super::disk::{Disk, DiskSpec, ServeOptions, Served};
 use super::needs::usable_cpus;
 use crate::host::cgroup::Tree;
-use crate::host::guard::Guard;
+use crate::host::guard::{EXPERIMENT, Guard};
 use crate::host::undo::{DirectoryKind, Undo, write_setting};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{MountFlags, mount};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -24,6 +26,8 @@ pub(super) const OBSERVER: &str = "observer";
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time that a system program such as `losetup` may take.
 const TOOL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest time that an experiment may take to put everything back.
+const PUT_BACK_TIMEOUT: Duration = Duration::from_secs(30);
 /// CPU time that real-time tasks of the lab may use per second, in microseconds: slightly less than the kernel allows
 /// all real-time tasks by default.
 const REALTIME_US_PER_S: u32 = 940_000;
@@ -82,7 +86,8 @@ pub(crate) struct Job<'a> {
 #[derive(Debug)]
 pub(crate) struct Stage {
     // Fields are dropped in this order: running workers are ended before the janitor removes the cgroup.
-    workers: Vec<Worker>,
+    /// With their names.
+    workers: Vec<(String, Worker)>,
     guard: Guard,
     // Dropped after the guard, since the server must answer until the filesystem is unmounted.
     disk: Option<Disk>,
@@ -267,13 +272,19 @@ impl Stage {
     pub(crate) fn start(&mut self, jobs: &[Job<'_>]) -> Result<()> {
         let mut begun = Vec::with_capacity(jobs.len());
         for job in jobs {
-            begun.push(self.spawn(job)?);
+            begun.push((job.comm.to_owned(), self.spawn(job)?));
         }
-        for worker in &mut begun {
+        for (_, worker) in &mut begun {
             worker.expect_ready()?;
         }
         self.workers.append(&mut begun);
         Ok(())
+    }
+
+    /// Process ids of the workers of that name that were started with [`Self::start`].
+    pub(crate) fn pids(&self, comm: &str) -> Vec<u32> {
+        let named = self.workers.iter().filter(|(name, _)| name == comm);
+        named.map(|(_, worker)| worker.pid()).collect()
     }
 
     /// Starts one worker that the caller communicates with.
@@ -377,14 +388,39 @@ impl Stage {
         arguments: &[String],
         timeout: Duration,
     ) -> Result<(ExitStatus, String, String)> {
-        let (out, err) = (self.scratch("stdout"), self.scratch("stderr"));
-        let mut command = self.worker_command(&self.cgroup(OBSERVER)?);
-        command.arg("exec").args(arguments);
-        command.stdin(Stdio::null());
-        command.stdout(File::create(&out)?).stderr(File::create(&err)?);
-        let mut worker = Worker::spawn(command, &self.stop)?;
+        let (mut worker, out) = self.spawn_self(OBSERVER, arguments)?;
         let status = self.wait(&mut worker, timeout, "the observing `deburr`")?;
-        Ok((status, read_text(&out)?, read_text(&err)?))
+        out.read(status)
+    }
+
+    /// The same for an experiment, which is not killed when its time is over or a signal arrives: it is told to end, and
+    /// ends when everything is put back.
+    pub(crate) fn run_experiment(
+        &self,
+        arguments: &[String],
+        timeout: Duration,
+    ) -> Result<(ExitStatus, String, String)> {
+        let (mut worker, out) = self.spawn_self(EXPERIMENT, arguments)?;
+        let status = match self.wait(&mut worker, timeout, "the experiment") {
+            Ok(status) => status,
+            Err(error) => {
+                let ended = worker.end(PUT_BACK_TIMEOUT)?;
+                self.stop.check()?;
+                ended.ok_or(error)?
+            }
+        };
+        out.read(status)
+    }
+
+    /// Starts this program itself in one of the lab's cgroups, with its output in files.
+    fn spawn_self(&self, cgroup: &str, arguments: &[String]) -> Result<(Worker, OutputFiles)> {
+        let out = OutputFiles { out: self.scratch("stdout"), err: self.scratch("stderr") };
+        let mut command = self.worker_command(&self.cgroup(cgroup)?);
+        command.arg("exec").args(arguments);
+        // A second signal would end it at once, so those of a terminal must not reach it besides.
+        command.process_group(0).stdin(Stdio::null());
+        command.stdout(File::create(&out.out)?).stderr(File::create(&out.err)?);
+        Ok((Worker::spawn(command, &self.stop)?, out))
     }
 
     /// Sleeps; returns early with an error if a signal arrives.
@@ -423,6 +459,19 @@ impl Drop for Stage {
     }
 }
 
+/// The files with what a program wrote.
+struct OutputFiles {
+    out: PathBuf,
+    err: PathBuf,
+}
+
+impl OutputFiles {
+    /// Adds their texts to its exit status.
+    fn read(&self, status: ExitStatus) -> Result<(ExitStatus, String, String)> {
+        Ok((status, read_text(&self.out)?, read_text(&self.err)?))
+    }
+}
+
 fn read_text(path: &Path) -> Result<String> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -452,6 +501,18 @@ impl Worker {
     /// Whether it is still running.
     pub(crate) fn still_runs(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_none())
+    }
+
+    /// Tells it to end, and waits for that even if a signal has arrived. `None` = it did not end in time.
+    fn end(&mut self, within: Duration) -> Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + within;
+        if self.still_runs()? {
+            kill_process(Pid::from_child(&self.child), Signal::TERM)?;
+        }
+        while self.still_runs()? && Instant::now() < deadline {
+            thread::sleep(LOOK);
+        }
+        Ok(self.child.try_wait()?)
     }
 
     /// Closes its standard input.

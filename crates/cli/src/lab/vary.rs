@@ -3,24 +3,12 @@
 //! `[vary]` of the file gives the range of each number that may vary.
 
 use super::scenario::Scenario;
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use std::collections::BTreeMap;
 use toml::{Table, Value};
 
 /// The numbers of one run by their paths. `fault.0.shares` is the first fault's.
 pub(crate) type RunNumbers = BTreeMap<String, i64>;
-
-/// Separates a scenario file into the table without its ranges, and the ranges.
-pub(crate) fn split(text: &str) -> Result<(Table, BTreeMap<String, [i64; 2]>)> {
-    let mut table: Table = text.parse()?;
-    let ranges = match table.remove("vary") {
-        Some(ranges) => {
-            ranges.try_into().context("`vary` has a range `[LEAST, MOST]` for each name")?
-        }
-        None => BTreeMap::new(),
-    };
-    Ok((table, ranges))
-}
 
 /// The scenario with numbers that depend only on its name, their paths, and `seed`.
 pub(crate) fn varied(text: &str, seed: u64) -> Result<(Scenario, RunNumbers)> {
@@ -35,10 +23,10 @@ pub(crate) fn varied(text: &str, seed: u64) -> Result<(Scenario, RunNumbers)> {
 
 /// The scenario with the numbers that `choose` picks from their ranges.
 fn with(text: &str, choose: impl Fn(&str, [i64; 2]) -> i64) -> Result<(Scenario, RunNumbers)> {
-    let (mut table, ranges) = split(text)?;
-    let scenario = table.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let Scenario { name: scenario, vary, .. } = Scenario::parse(text)?;
+    let mut table: Table = text.parse()?;
     let mut numbers = RunNumbers::new();
-    for (path, [least, most]) in ranges {
+    for (path, [least, most]) in vary {
         ensure!(0 < least && least <= most, "`vary.{path}`: {least} to {most} is no range");
         let number = choose(&format!("{scenario} {path}"), [least, most]);
         *place(&mut table, &path)? = Value::Integer(number);
@@ -136,7 +124,7 @@ per_cpu = 2
             ("victim.work_us", "victim.cgroup", "victim.cgroup"),
             ("[100, 9000]", "[9000, 100]", "victim.work_us"),
             ("[100, 9000]", "[0, 100]", "victim.work_us"),
-            ("[100, 9000]", "100", "vary"),
+            ("[100, 9000]", "100", "victim.work_us"),
         ] {
             let text = TEXT.replacen(from, to, 1);
             let error = format!("{:#}", varied(&text, 1).unwrap_err());
@@ -149,7 +137,8 @@ per_cpu = 2
         for (stem, text) in FILES {
             with(text, |_, [least, _]| least).unwrap_or_else(|e| panic!("{stem}: {e:#}"));
             with(text, |_, [_, most]| most).unwrap_or_else(|e| panic!("{stem}: {e:#}"));
-            assert!(!split(text).unwrap().1.is_empty(), "{stem} says nothing of `vary`");
+            let varies = !Scenario::parse(text).unwrap().vary.is_empty();
+            assert!(varies, "{stem} says nothing of `vary`");
         }
     }
 }

@@ -122,6 +122,9 @@ fn the_lab_lists_its_scenarios_and_knows_no_others() {
     assert!(list.contains("neighbour-4") && list.contains("healthy"), "{list}");
     let message = refuse(&["lab", "run", "no-such-scenario"]);
     assert!(message.contains("`no-such-scenario`") && message.contains("quota"), "{message}");
+    let message = refuse(&["lab", "run", "healthy", "--prove"]);
+    assert!(message.contains("`healthy`") && message.contains("decoy-limit"), "{message}");
+    assert!(refuse(&["lab", "run", "quota", "--prove", "-d5"]).contains("--seconds"));
 }
 
 #[test]

@@ -249,8 +249,10 @@ fn scenarios_are_listed() {
     let mut text = String::from(
         "# Scenarios of the lab\n\n\
          Written by `make docs` from `lab/scenarios`; not by hand. `deburr lab run NAME` runs one, with a control run \
-         without\nits fault; everything that it makes is undone. `deburr lab list` says which can run here.\n\n\
-         | scenario | what happens | first finding | needs |\n|---|---|---|---|\n",
+         without\nits fault; everything that it makes is undone. `deburr lab list` says which can run here. With `--prove`, \
+         the experiments\nof the scenario are run instead, while its fault lasts, and each must have the result that is \
+         given here\n([prove.md](prove.md)).\n\n\
+         | scenario | what happens | first finding | experiments | needs |\n|---|---|---|---|---|\n",
     );
     let mut names = BTreeSet::new();
     for (path, content) in files() {
@@ -268,8 +270,23 @@ fn scenarios_are_listed() {
             .filter_map(toml::Value::as_str)
             .collect();
         assert_eq!(field("name"), stem, "{path}: its name is not its file's");
-        let row = (field("summary"), field("expect_first"), needs.join(", "));
-        writeln!(text, "| {stem} | {} | {} | {} |", row.0, row.1, row.2)
+        let experiments: Vec<_> = scenario
+            .get("prove")
+            .and_then(toml::Value::as_array)
+            .into_iter()
+            .flatten()
+            .map(|it| {
+                let words = it["run"].as_array().expect("words").iter();
+                let words: Vec<_> = words.filter_map(toml::Value::as_str).collect();
+                // What is measured and for how long is in the file.
+                let what = if words[0] == "--set" { words[1] } else { words[0] };
+                format!("`{what}` {}", it["expect"].as_str().expect("a word"))
+            })
+            .collect();
+        let experiments =
+            if experiments.is_empty() { "none".into() } else { experiments.join(", ") };
+        let row = (field("summary"), field("expect_first"), experiments, needs.join(", "));
+        writeln!(text, "| {stem} | {} | {} | {} | {} |", row.0, row.1, row.2, row.3)
             .expect("a String takes all");
         names.insert(stem.into_owned());
     }

@@ -19,6 +19,7 @@ mod io;
 mod knee;
 mod lab;
 mod lab_disk;
+mod lab_prove;
 mod left_behind;
 mod limits;
 mod memory;

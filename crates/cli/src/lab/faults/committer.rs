@@ -28,6 +28,10 @@ impl Fault for Committer {
         format!("`{}` in cgroup `{}` {}", self.comm, self.cgroup, self.commit.describe())
     }
 
+    fn comm(&self) -> Option<&str> {
+        Some(&self.comm)
+    }
+
     fn inject(&self, stage: &mut Stage) -> Result<()> {
         let dir = stage.files()?.join(&self.cgroup);
         let what = IoArgs::to_arguments("committer", &dir, &self.commit)?;

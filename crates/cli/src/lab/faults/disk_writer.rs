@@ -47,6 +47,10 @@ impl Fault for DiskWriter {
         )
     }
 
+    fn comm(&self) -> Option<&str> {
+        Some(&self.comm)
+    }
+
     fn inject(&self, stage: &mut Stage) -> Result<()> {
         let mut dir = stage.files()?.join(&self.cgroup);
         std::fs::create_dir_all(&dir)?;

@@ -40,6 +40,10 @@ impl Fault for ForkStorm {
         )
     }
 
+    fn comm(&self) -> Option<&str> {
+        Some(&self.comm)
+    }
+
     fn inject(&self, stage: &mut Stage) -> Result<()> {
         let what = ForksArgs::words(self.per_s / self.parents as u64);
         let job = Job {

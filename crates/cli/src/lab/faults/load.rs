@@ -54,6 +54,10 @@ impl Fault for Load {
         )
     }
 
+    fn comm(&self) -> Option<&str> {
+        Some(&self.comm)
+    }
+
     fn inject(&self, stage: &mut Stage) -> Result<()> {
         let what = [
             "load".into(),

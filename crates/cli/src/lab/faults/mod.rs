@@ -86,6 +86,11 @@ pub(crate) trait Fault {
     /// A description in words, for a machine with this many usable CPUs.
     fn describe(&self, cpus: usize) -> String;
 
+    /// The name of its processes, if it has any.
+    fn comm(&self) -> Option<&str> {
+        None
+    }
+
     fn inject(&self, stage: &mut Stage) -> Result<()>;
 
     /// Does what the control run needs in its place.

@@ -35,6 +35,10 @@ impl Fault for Syncs {
         )
     }
 
+    fn comm(&self) -> Option<&str> {
+        Some(&self.comm)
+    }
+
     fn inject(&self, stage: &mut Stage) -> Result<()> {
         let what = SyncsArgs::words(self.every_ms);
         let job = Job {
