@@ -287,6 +287,59 @@ fn a_sweep_is_shown_with_what_its_text_says() {
     assert_eq!(read_page(page.as_bytes()).unwrap(), InPage::Sweep(Box::new(sweep)));
 }
 
+#[test]
+fn a_comparison_shows_the_lengths_of_both_recordings_once() {
+    let comparison = crate::compare::tests::sample();
+    let page = comparison_html(&comparison).unwrap();
+    check(&page);
+    let text = plain_text(&page);
+    // The waits of the victim below the verdict, and the requests below what is measured of them.
+    let [verdict, waits, measures, requests] =
+        ["behind", "how long api (pid", "mean latency of requests", "how long writes of sda took"]
+            .map(|it| text.find(it).unwrap_or_else(|| panic!("`{it}` is not in {text}")));
+    assert!(verdict < waits && waits < measures && measures < requests);
+    assert_eq!(page.matches("role=\"img\"").count(), 2);
+    assert_eq!(page.matches("<summary>as a table</summary>").count(), 2);
+    // Each recording is a series, the first one first.
+    let series = |name: &str| page.find(&format!("class=\"{name}\" x=")).unwrap();
+    assert!(series("v-0") < series("v-1"), "A is not first");
+    assert!(text.contains("A a.deburr B b.deburr"));
+    let label = page.split("aria-label=\"").nth(1).unwrap();
+    assert!(label.starts_with("histogram of waits by length: in A, most waits are "), "{label}");
+    assert_eq!(read_page(page.as_bytes()).unwrap(), InPage::Comparison(Box::new(comparison)));
+}
+
+#[test]
+fn a_comparison_of_an_older_version_opens_without_its_requests() {
+    let mut comparison = crate::compare::tests::sample();
+    for pair in &mut comparison.devices {
+        for side in [&mut pair.a, &mut pair.b].into_iter().flatten() {
+            side.requests.clear();
+        }
+    }
+    let document = serde_json::to_string(&comparison).unwrap();
+    assert!(!document.contains("\"requests\":["));
+    let older: Comparison = serde_json::from_str(&document).unwrap();
+    assert_eq!(comparison_html(&older).unwrap().matches("role=\"img\"").count(), 1);
+}
+
+#[test]
+fn of_a_comparison_that_is_too_large_some_plots_are_left_out() {
+    let mut comparison = crate::compare::tests::sample();
+    let pair = comparison.processes.iter().find(|it| it.a.process.comm.as_deref() == Some("api"));
+    let pair = pair.unwrap().clone();
+    for pid in 0..100 {
+        let mut pair = pair.clone();
+        pair.b.process.pid = Some(pid);
+        comparison.processes.push(pair);
+    }
+    let page = comparison_html(&comparison).unwrap();
+    check(&page);
+    let plots = page.matches("role=\"img\"").count();
+    assert!(plots > 0 && plots < 100 && page.len() <= MOST_PAGE_BYTES, "{plots}");
+    assert!(plain_text(&page).contains("It lacks: further plots"));
+}
+
 /// The text of the body of a page. Elements within a sentence are not words of their own.
 pub(super) fn plain_text(page: &str) -> String {
     let mut text = String::new();
