@@ -154,7 +154,7 @@ impl Browser {
 }
 
 /// Pages of tables and sentences.
-const WITHOUT_PLOTS: [&str; 1] = ["read"];
+const WITHOUT_PLOTS: [&str; 1] = ["read-iostat"];
 /// Where the plots are.
 const PLOTS: &str = "[...document.querySelectorAll('svg[role=img]')].filter(it => it.checkVisibility()).map(it => { \
                      const at = it.getBoundingClientRect(); \
@@ -249,7 +249,8 @@ fn pages(home: &Path) -> Vec<(&'static str, String)> {
     let recording = |name: &str| path(&format!("lab/{name}/recording.deburr"));
     let [two, eight, busy, slow] =
         ["neighbour-2", "neighbour-8", "io-neighbour", "slow-device"].map(recording);
-    let iostat = path("transcripts/writeback-iostat-xmt.txt");
+    let [runqlat, iostat] = ["neighbour-runqlat.txt", "writeback-iostat-xmt.txt"]
+        .map(|name| path(&format!("transcripts/{name}")));
     let fixture = |name: &str| std::fs::read(root().join("fixtures").join(name)).unwrap();
     let check = serde_json::from_slice(&fixture("cpu-check/busy-vm.json")).unwrap();
     let sweep = serde_json::from_slice(&fixture("sweep/example.json")).unwrap();
@@ -260,7 +261,8 @@ fn pages(home: &Path) -> Vec<(&'static str, String)> {
         ("sweep", render::sweep_html(&sweep).unwrap()),
         of("compare", &["compare", &two, &eight]),
         of("compare-io", &["compare", &busy, &slow]),
-        of("read", &["read", &iostat]),
+        of("read", &["read", &runqlat]),
+        of("read-iostat", &["read", &iostat]),
         // Root or not: what is seen differs, the page must not.
         of("live", &["diagnose", "-d1"]),
     ]

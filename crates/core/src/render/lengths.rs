@@ -7,6 +7,7 @@ use super::words::finding as words;
 use crate::compare::sizes::{SizePair, SizePart};
 use crate::finding::SizeClass;
 use crate::text::units::{count, duration, share};
+use crate::transcript::SizeEstimate;
 
 /// The plot, and its table.
 pub(super) struct Lengths {
@@ -221,6 +222,48 @@ impl Compared<'_> {
         }
         table
     }
+}
+
+/// A histogram that was read; `None` if there is none, or if it has only one row. The time in a row is an estimate.
+pub(super) fn of_histogram(rows: &[SizeEstimate]) -> Option<Lengths> {
+    // Documents of others may have more rows than deburr writes.
+    if rows.len() < 2 || rows.len() > MOST_CLASSES {
+        return None;
+    }
+    let all = rows.iter().flat_map(|row| [row.count_share, row.time_share, row.time_share_most]);
+    let highest = all.fold(0.0, f64::max);
+    let lengths: Vec<String> =
+        rows.iter().map(|row| words::range(row.from_ns, Some(row.to_ns))).collect();
+    let mut table = Table::new(&[Column::Right; 7]);
+    table.heading(["length", "number", "of all", "time", "of the time", "at least", "at most"]);
+    let (mut by_number, mut by_time) = (vec![], vec![]);
+    for (row, length) in rows.iter().zip(&lengths) {
+        let shares = [row.count_share, row.time_share, row.time_share_least, row.time_share_most];
+        let [count_share, time_share, least, most] = shares.map(share);
+        let (number, time) = (count(row.count as f64), duration(row.ns));
+        let hint = format!("{length}: {number}, {count_share}");
+        let shown = count_share.clone();
+        by_number.push(vec![Bar { value: row.count_share, bounds: None, shown, hint }]);
+        let hint = format!("{length}: about {time}, {time_share}, between {least} and {most}");
+        let bounds = Some([row.time_share_least, row.time_share_most]);
+        let shown = time_share.clone();
+        by_time.push(vec![Bar { value: row.time_share, bounds, shown, hint }]);
+        table.row([length.clone(), number, count_share, time, time_share, least, most]);
+    }
+    let panel = |title, is_time, bars| Panel { title, is_time, highest, bars };
+    let [usual, hurts] = [&by_number, &by_time].map(|it| most(it, 0, &lengths, String::as_str));
+    Some(Lengths {
+        caption: "how long they were. Of the time, bars are an estimate and lines its limits: where in its row a \
+                  duration is, is not known"
+            .into(),
+        described: format!(
+            "histogram by length: most are {usual}, and by an estimate most time is in those of {hurts}"
+        ),
+        series: vec![],
+        bounds: bounds(rows.iter().map(|row| (row.from_ns, Some(row.to_ns)))),
+        panels: vec![panel(BY_NUMBER, false, by_number), panel(BY_TIME, true, by_time)],
+        table,
+    })
 }
 
 /// The recordings.

@@ -3,6 +3,7 @@
 
 use super::TextStyle;
 use super::finding::{self, Detail};
+use super::lengths;
 use super::page::{Colour, Page};
 use super::table::{Column, Table};
 use crate::finding::Severity;
@@ -136,6 +137,7 @@ fn statement(page: &mut Page, said: &Statement, verbosity: u8) {
         Weight::RuledOut => ("ruled out: ", Colour::Aside),
     };
     page.labelled(0, (ink, tag), 2, Colour::Heading, &sentence(&said.title));
+    page.plot(|| lengths::of_histogram(&said.sizes));
     if verbosity > 0 {
         let shown = if verbosity > 1 { usize::MAX } else { NUMBERS };
         let mut table = Table::new(&[Column::Left(NAME), Column::Right, Column::Left(usize::MAX)]);

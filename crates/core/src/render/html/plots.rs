@@ -100,7 +100,7 @@ fn bars(to: &mut Markup, panel: &Panel, ground: f64, class_width: f64) {
         }
     }
     if !has_values {
-        highest(to, panel, ground - height(panel.highest));
+        highest(to, panel, ground, height);
     }
 }
 
@@ -112,9 +112,10 @@ fn range(to: &mut Markup, bar: &Bar, (x, ground): (f64, f64), height: impl Fn(f6
 }
 
 /// What the highest bar is, where bars are too narrow for their values.
-fn highest(to: &mut Markup, panel: &Panel, y: f64) {
+fn highest(to: &mut Markup, panel: &Panel, ground: f64, height: impl Fn(f64) -> f64) {
     let all = panel.bars.iter().flatten();
     let Some(most) = all.max_by(|x, y| x.value.total_cmp(&y.value)) else { return };
+    let y = ground - height(most.value);
     svg::line(to, "grid", (SIDE, y), (WIDTH - SIDE, y));
     svg::text(to, (WIDTH - SIDE, y - 4.0), Anchor::End, &most.shown);
 }

@@ -324,6 +324,24 @@ fn a_comparison_of_an_older_version_opens_without_its_requests() {
 }
 
 #[test]
+fn a_histogram_that_was_read_is_shown_with_the_limits_of_its_time() {
+    let mut reader = transcript::Reader::new(transcript::Given::default());
+    reader.file("<b>.txt");
+    let text = include_str!("../../../../../fixtures/transcripts/neighbour-runqlat.txt");
+    text.lines().for_each(|line| reader.line(line.as_bytes()));
+    let document = reader.finish("0.1.0").document;
+    let page = read_html(&document).unwrap();
+    check(&page);
+    let with_sizes = document.statements.iter().filter(|it| it.sizes.len() > 1).count();
+    assert!(with_sizes > 0);
+    assert_eq!(page.matches("role=\"img\"").count(), with_sizes);
+    let rows: usize = document.statements.iter().map(|it| it.sizes.len()).sum();
+    assert_eq!(page.matches("<line class=\"range\"").count(), rows);
+    assert_eq!(page.matches("<summary>as a table</summary>").count(), with_sizes);
+    assert_eq!(read_page(page.as_bytes()).unwrap(), InPage::Read(Box::new(document)));
+}
+
+#[test]
 fn of_a_comparison_that_is_too_large_some_plots_are_left_out() {
     let mut comparison = crate::compare::tests::sample();
     let pair = comparison.processes.iter().find(|it| it.a.process.comm.as_deref() == Some("api"));
