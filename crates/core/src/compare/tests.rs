@@ -98,7 +98,14 @@ pub(crate) fn sample() -> Comparison {
     let [mut a, mut b] = [neighbours(20, 100, 20), neighbours(20, 900, 300)];
     with_requests(&mut a, 20, 100, 400);
     with_requests(&mut b, 20, 100, 1600);
-    compared(&a, &b)
+    let mut found = compared(&a, &b);
+    found.unpaired.push(super::document::Unpaired {
+        only_in: "b".into(),
+        process: found.processes[0].b.process.clone(),
+        on_cpu_ns_per_s: 5e8,
+        lost_ns_per_s: 1e8,
+    });
+    found
 }
 
 /// A level with some variation that has no period of a few seconds.

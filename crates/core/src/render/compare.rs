@@ -77,9 +77,10 @@ fn recordings(page: &mut Page, sides: [&Recording; 2]) {
     for (letter, it) in ["A  ", "B  "].into_iter().zip(sides) {
         let start = it.window.start.replace('T', " ").replace('Z', " UTC");
         let text = format!(
-            "{}: {}, {start}, {}, kernel {}, {}",
+            "{}: {}, {}, {}, kernel {}, {}",
             identifier(&it.file, FILE_COLUMNS),
             names::target(&it.target, &it.host.name),
+            sentence(&start),
             duration(it.window.seconds * 1e9),
             label(&it.host.kernel, NAME_COLUMNS),
             counted(it.host.cpus.into(), "CPU", "CPUs"),
@@ -454,7 +455,7 @@ fn unpaired(page: &mut Page, it: &Comparison) {
     table.heading(["in", "process", "on CPU", "lost", "cgroup"]);
     for it in &it.unpaired {
         table.row([
-            it.only_in.to_uppercase(),
+            label(&it.only_in.to_uppercase(), 4),
             names::entity(&it.process),
             duration(it.on_cpu_ns_per_s),
             duration(it.lost_ns_per_s),
