@@ -223,7 +223,7 @@ fn blocks(page: &mut Page, blocks: &[Block], measure: &Measure) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::finding::{Host, Target, Tool};
     use crate::prove::design::{Design, Limits};
@@ -234,7 +234,7 @@ mod tests {
     use crate::text::Unit;
 
     /// An experiment whose blocks were measured, on a host of hostile names.
-    fn outcome() -> Outcome {
+    pub(in super::super) fn outcome() -> Outcome {
         let question = Question {
             unit: Unit::Ns,
             direction: Direction::Falls,

@@ -5,7 +5,9 @@
 use super::super::golden::{SAMPLES, any_text, sample, scramble};
 use super::*;
 use crate::finding::LedgerState;
+use crate::host_diff::HostInput;
 use crate::recording::{IoOp, WaitHist};
+use crate::snapshot::Snapshot;
 use crate::stats::Span;
 use crate::sweep::Sweep;
 use crate::view::{DevicePlot, Heat, LoadPlot};
@@ -356,6 +358,49 @@ fn of_a_comparison_that_is_too_large_some_plots_are_left_out() {
     let plots = page.matches("role=\"img\"").count();
     assert!(plots > 0 && plots < 100 && page.len() <= MOST_PAGE_BYTES, "{plots}");
     assert!(plain_text(&page).contains("It lacks: further plots"));
+}
+
+/// Holds a page to its document: it is whole in its element, and `report` says where it is instead of reading it.
+fn holds<T: serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(
+    page: &str,
+    id: &'static str,
+    document: &T,
+) {
+    check(page);
+    assert!(is_page(page.as_bytes()) && page.len() <= MOST_PAGE_BYTES);
+    assert_eq!(embedded::document::<T>(page.as_bytes(), id).unwrap().as_ref(), Some(document));
+    let refusal = read_page(page.as_bytes()).unwrap_err().to_string();
+    assert!(refusal.contains("is not read back") && refusal.contains(id), "{refusal}");
+    // Cut short, it is a page without a document.
+    let start = page.find(&embedded::start(id)).unwrap();
+    let cut = &page[..start + 100];
+    assert!(embedded::document::<T>(cut.as_bytes(), id).unwrap().is_none());
+}
+
+#[test]
+fn the_document_of_an_experiment_is_in_its_page() {
+    let outcome = super::super::prove::tests::outcome();
+    holds(&experiment_html(&outcome).unwrap(), embedded::EXPERIMENT, &outcome);
+}
+
+#[test]
+fn the_document_of_a_comparison_of_hosts_is_in_its_page() {
+    let snapshots = [
+        include_bytes!("../../../../../fixtures/snapshots/drift-healthy.json").as_slice(),
+        include_bytes!("../../../../../fixtures/snapshots/drift-slow.json"),
+    ]
+    .map(|document| Snapshot::parse(document).unwrap());
+    let host = |(snapshot, slow)| HostInput {
+        snapshot,
+        label: "</script><img src=x>",
+        slow: Some(slow),
+        golden: false,
+    };
+    let hosts: Vec<HostInput<'_>> = snapshots.iter().zip([false, true]).map(host).collect();
+    let mut diff = crate::rules::diff(&hosts, &[], "0.1.0");
+    assert!(!diff.differences.is_empty());
+    diff.hosts[0].name = "</script><script>alert(1)</script>".into();
+    holds(&host_diff_html(&diff).unwrap(), embedded::HOST_DIFF, &diff);
 }
 
 /// The text of the body of a page. Elements within a sentence are not words of their own.
