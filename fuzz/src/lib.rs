@@ -17,6 +17,7 @@ mod protocol;
 mod store;
 mod targets;
 
+pub use targets::page::{comparison, transcript};
 pub use targets::rows::seed as rows_of_recording;
 
 use cap::Cap;
@@ -57,6 +58,7 @@ pub const TARGETS: &[Target] = &[
     target_of("debugfs", 4, 16, targets::disk::answer),
     target_of("reader", 8, 16, targets::reader::read),
     target_of("transcript", 8, 64, targets::transcript::read),
+    target_of("page", 24, 128, targets::page::read),
 ];
 
 const fn target_of(

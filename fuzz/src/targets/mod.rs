@@ -7,6 +7,7 @@ pub(crate) mod jvm;
 pub(crate) mod kernel_text;
 mod log;
 pub(crate) mod names;
+pub(crate) mod page;
 pub(crate) mod profile;
 pub(crate) mod program;
 pub(crate) mod reader;

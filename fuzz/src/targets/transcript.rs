@@ -29,6 +29,11 @@ pub(crate) fn read(data: &[u8]) -> bool {
     for number in document.statements.iter().flat_map(|it| &it.numbers) {
         assert!(number.value.is_finite() && !number.source.is_empty(), "{number:?}");
     }
+    for it in document.statements.iter().flat_map(|it| &it.sizes) {
+        let shares = [it.time_share_least, it.time_share, it.time_share_most];
+        let are_shares = shares.iter().all(|share| (0.0..=1.0).contains(share));
+        assert!(it.from_ns < it.to_ns && it.ns.is_finite() && are_shares, "{it:?}");
+    }
     visible(&render::read_text(&document, STYLE));
     visible(&render::json_document(&document).expect("numbers are finite"));
     if !done.records.is_empty() {

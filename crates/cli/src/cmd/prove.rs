@@ -290,14 +290,13 @@ fn of_user(
                     "`{setting}` is no clock; those of writeback are: vm.dirty_writeback_centisecs, vm.dirty_expire_centisecs"
                 )));
             }
-            let present = present(&[knob])?;
-            let now: u64 = present[0].parse().ok().filter(|now| *now > 0).ok_or_else(|| {
-                Failure::bad_input(format!("`{setting}` is {}: it is off", present[0]))
+            let values = present(&[knob, Knob::parse(&format!("{}=1", experiment::EXPIRES))?])?;
+            let now: u64 = values[0].parse().ok().filter(|now| *now > 0).ok_or_else(|| {
+                Failure::bad_input(format!("`{setting}` is {}: it is off", values[0]))
             })?;
             let block = Duration::from_secs_f64(now as f64 / 100.0 * PERIODS);
             let hypothesis = format!("stalls follow `{setting}`");
-            let expire = [Knob::parse(&format!("{}=1", experiment::EXPIRES))?];
-            let settle = experiment::settle_seconds(setting, present(&expire)?[0].parse()?);
+            let settle = experiment::settle_seconds(setting, values[1].parse()?);
             (Test::follows(setting, CENTISECOND_NS, now), hypothesis, block, settle)
         }
         None => {

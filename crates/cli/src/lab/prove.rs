@@ -20,7 +20,7 @@ use std::time::Duration;
 /// will see. Caches are filled, and threads are where the scheduler wants them.
 const STEADY: Duration = Duration::from_secs(2);
 /// Longest time that an experiment may take.
-const LONGEST: Duration = Duration::from_secs(360);
+const LONGEST: Duration = Duration::from_secs(600);
 
 /// An experiment on a running scenario, and what came of it.
 #[derive(Clone, Debug, Serialize)]

@@ -154,7 +154,7 @@ impl Browser {
 }
 
 /// Pages of tables and sentences.
-const WITHOUT_PLOTS: [&str; 2] = ["compare", "read"];
+const WITHOUT_PLOTS: [&str; 1] = ["read-iostat"];
 /// Where the plots are.
 const PLOTS: &str = "[...document.querySelectorAll('svg[role=img]')].filter(it => it.checkVisibility()).map(it => { \
                      const at = it.getBoundingClientRect(); \
@@ -246,9 +246,11 @@ fn pages(home: &Path) -> Vec<(&'static str, String)> {
         (name, std::fs::read_to_string(&page).unwrap())
     };
     let path = |name: &str| root().join("fixtures").join(name).display().to_string();
-    let [a, b] =
-        ["lab/neighbour-2", "lab/neighbour-8"].map(|it| path(&format!("{it}/recording.deburr")));
-    let iostat = path("transcripts/writeback-iostat-xmt.txt");
+    let recording = |name: &str| path(&format!("lab/{name}/recording.deburr"));
+    let [two, eight, busy, slow] =
+        ["neighbour-2", "neighbour-8", "io-neighbour", "slow-device"].map(recording);
+    let [runqlat, iostat] = ["neighbour-runqlat.txt", "writeback-iostat-xmt.txt"]
+        .map(|name| path(&format!("transcripts/{name}")));
     let fixture = |name: &str| std::fs::read(root().join("fixtures").join(name)).unwrap();
     let check = serde_json::from_slice(&fixture("cpu-check/busy-vm.json")).unwrap();
     let sweep = serde_json::from_slice(&fixture("sweep/example.json")).unwrap();
@@ -257,8 +259,10 @@ fn pages(home: &Path) -> Vec<(&'static str, String)> {
         ("writeback", report("writeback")),
         ("cpu-check", render::cpu_check_html(&check).unwrap()),
         ("sweep", render::sweep_html(&sweep).unwrap()),
-        of("compare", &["compare", &a, &b]),
-        of("read", &["read", &iostat]),
+        of("compare", &["compare", &two, &eight]),
+        of("compare-io", &["compare", &busy, &slow]),
+        of("read", &["read", &runqlat]),
+        of("read-iostat", &["read", &iostat]),
         // Root or not: what is seen differs, the page must not.
         of("live", &["diagnose", "-d1"]),
     ]

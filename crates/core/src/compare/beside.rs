@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is put side by side and not tested: devices, files, quotas, settings.
 
-use super::document::{DevicePair, DeviceSide, FilePair, QuotaPair, SettingPair};
+use super::document::{DevicePair, DeviceSide, FilePair, QuotaPair, RequestSizes, SettingPair};
 use super::summary::Summary;
 use crate::finding::{IoRowsBy, Report, RowKind};
 use std::collections::BTreeMap;
@@ -23,8 +23,8 @@ fn joined<K: Ord + Clone, V: Clone>(
     keys.into_iter().map(|key| (key.clone(), a.get(key).cloned(), b.get(key).cloned())).collect()
 }
 
-pub(super) fn devices(reports: [&Report; 2]) -> Vec<DevicePair> {
-    let sides = reports.map(|report| {
+pub(super) fn devices(sides: [&Summary; 2]) -> Vec<DevicePair> {
+    let sides = sides.map(|Summary { report, requests, .. }| {
         let seconds = report.window.seconds.max(1e-9);
         let all = report.block_io.iter().flat_map(|io| &io.devices);
         let sides = all.map(|it| {
@@ -33,6 +33,14 @@ pub(super) fn devices(reports: [&Report; 2]) -> Vec<DevicePair> {
                 bytes_per_s: it.bytes as f64 / seconds,
                 busy_share: it.busy_share,
                 latency: it.latency.clone(),
+                requests: requests
+                    .iter()
+                    .filter(|((device, _), sizes)| *device == it.device && !sizes.is_empty())
+                    .map(|((_, op), sizes)| RequestSizes {
+                        op: (*op).to_owned(),
+                        sizes: sizes.clone(),
+                    })
+                    .collect(),
             };
             (it.device.clone(), side)
         });

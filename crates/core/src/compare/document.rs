@@ -171,6 +171,9 @@ pub struct FindingPair {
     pub beyond_chance: Option<bool>,
     /// The victim, as B has it; as A has it if it is in A only.
     pub victim: Entity,
+    /// Name of the block device that it is about, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
     /// What A says; absent if it does not find it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub a: Option<Told>,
@@ -388,6 +391,18 @@ pub struct DeviceSide {
     pub busy_share: Option<f64>,
     /// Latency of its requests, by direction, as in a report.
     pub latency: Vec<IoLatency>,
+    /// The same requests by their latency; empty without the block probe.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<RequestSizes>,
+}
+
+/// The requests of a device in one direction, by the time from their creation to their completion.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestSizes {
+    /// `read`, `write` or `other` (flush, discard).
+    pub op: String,
+    /// Classes that are a factor of 2 wide, from the shortest to the longest; requests that were not measured are not in them.
+    pub sizes: Vec<SizeClass>,
 }
 
 /// A file in both recordings or in one of them. Only the files with most transfers are known.

@@ -35,7 +35,7 @@ pub(super) fn side_by_side([a, b]: [&Report; 2], processes: &[ProcessPair]) -> V
     pairs
 }
 
-fn is_same(a: &Entity, b: &Entity, exactly: bool) -> bool {
+pub(super) fn is_same(a: &Entity, b: &Entity, exactly: bool) -> bool {
     let path = |entity: &Entity| {
         let path = entity.cgroup.as_deref().unwrap_or_default();
         if exactly { path.to_owned() } else { without_ids(path) }
@@ -76,6 +76,7 @@ fn pair(
         change,
         beyond_chance,
         victim: shown.victim.clone(),
+        device: shown.device.clone(),
         a: a.map(told),
         b: b.map(told),
         absent_because: absent_because.map(|(why, _)| why),

@@ -6,6 +6,7 @@
 //! - [`Plan`]: which processes of the two are the same ([`pairs`](self)), and so which are read second by second.
 //! - [`SeriesFold`]: those seconds, from a second pass over each recording.
 //! - [`compare`]: the tests ([`crate::stats::shift`]), all of them together (Holm), and the verdict.
+//! - [`sizes`]: how long waits and requests are in both.
 //! - [`document`]: the result as data.
 
 mod beside;
@@ -17,6 +18,7 @@ mod losses;
 mod measured;
 mod pairs;
 mod series;
+pub mod sizes;
 mod summary;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -170,7 +172,7 @@ pub fn compare(
         processes,
         unpaired: unpaired(plan),
         measures,
-        devices: beside::devices(reports),
+        devices: beside::devices([&plan.sides[0], &plan.sides[1]]),
         files: beside::files(reports),
         quotas: beside::quotas([&plan.sides[0], &plan.sides[1]]),
         settings: beside::settings([&plan.sides[0], &plan.sides[1]]),

@@ -4,9 +4,10 @@
 
 use super::configuration;
 use super::document::QuotaSide;
-use crate::finding::{Entity, EntityKind, LedgerState, Report};
+use crate::finding::{Entity, EntityKind, LedgerState, Report, SizeClass};
 use crate::recording::{CgroupId, DevId, IoCulprit, ProcId, WaitHist};
 use crate::snapshot::Snapshot;
+use crate::view::waits::by_bucket;
 use crate::view::{Group, GroupCulprit, Groups, View};
 use std::collections::BTreeMap;
 
@@ -32,6 +33,8 @@ pub struct Summary {
     pub(super) group_of: BTreeMap<ProcId, u32>,
     /// Names of the devices with requests, at most [`MOST_DEVICES`].
     pub(super) devices: BTreeMap<DevId, String>,
+    /// Their requests by latency: of each device by its name, and of each direction.
+    pub(super) requests: BTreeMap<(String, &'static str), Vec<SizeClass>>,
     /// The cgroups with a quota, by path.
     pub(super) quotas: BTreeMap<String, QuotaSide>,
     /// The settings that the recording holds: contents of the kernel's files.
@@ -105,12 +108,24 @@ impl Summary {
             groups,
             left_out,
             group_of,
+            requests: requests(view, &devices),
             devices,
             quotas: quotas(view),
             settings: view.block().settings().clone(),
             facts: configuration::facts(view),
         }
     }
+}
+
+/// The requests of these devices by latency.
+fn requests(
+    view: &View,
+    devices: &BTreeMap<DevId, String>,
+) -> BTreeMap<(String, &'static str), Vec<SizeClass>> {
+    let all = view.block().latency().iter().filter_map(|((device, op), latency)| {
+        Some(((devices.get(device)?.clone(), op.name()), by_bucket(&latency.total)))
+    });
+    all.collect()
 }
 
 /// The cgroups with a quota.

@@ -2,16 +2,16 @@
 //! Comparisons of small recordings, second by second.
 
 use super::document::{Change, Comparison, LedgerPair, Loss, MeasureOf, Outcome};
-use super::{Plan, Summary, compare};
+use super::{Plan, Summary, compare, sizes};
 use crate::host_diff::HostInput;
 use crate::recording::{
     BlameTick, BlockRecord, CgroupId, CpuReading, Culprit, DevId, Device, DeviceTick, HostFacts,
-    IoOp, ProcId, ProcessTick, PsiReading, PsiResource, Record, Setting, StallKind, ThreadStates,
-    WaitHist,
+    IoOp, IoPurpose, IoTick, ProcId, ProcessTick, PsiReading, PsiResource, Record, Setting,
+    StallKind, ThreadStates, WaitHist,
 };
 use crate::rules;
 use crate::snapshot::Snapshot;
-use crate::testkit::{MS, S, Scene, view};
+use crate::testkit::{MS, S, Scene, transfers, view};
 use proptest::prelude::*;
 
 /// What a process did in one second, in milliseconds: on a CPU, queued, and behind whom.
@@ -95,9 +95,19 @@ fn compared(a: &[Record], b: &[Record]) -> Comparison {
     compare(&plan, [&series[0], &series[1]], ["a.deburr", "b.deburr"], "0.1.0")
 }
 
-/// A comparison in which B loses more.
+/// A comparison in which B loses more, and its device is slower.
 pub(crate) fn sample() -> Comparison {
-    compared(&neighbours(20, 100, 20), &neighbours(20, 900, 300))
+    let [mut a, mut b] = [neighbours(20, 100, 20), neighbours(20, 900, 300)];
+    with_requests(&mut a, 20, 100, 400);
+    with_requests(&mut b, 20, 100, 1600);
+    let mut found = compared(&a, &b);
+    found.unpaired.push(super::document::Unpaired {
+        only_in: "b".into(),
+        process: found.processes[0].b.process.clone(),
+        on_cpu_ns_per_s: 5e8,
+        lost_ns_per_s: 1e8,
+    });
+    found
 }
 
 /// A level with some variation that has no period of a few seconds.
@@ -273,6 +283,8 @@ fn with_requests(records: &mut Vec<Record>, seconds: u64, number: u64, each_us: 
             before: None,
             sampled_one_in: 1,
         }));
+        let ios = transfers(dev, IoPurpose::Journal, IoOp::Write, 9, 9 << 12, each_us * 1000);
+        more.push(BlockRecord::Io(IoTick { t0_ns: second * S, t1_ns: (second + 1) * S, ..ios }));
     }
     let end = records.pop().unwrap();
     records.extend(more.into_iter().map(|record| Record::Block(Box::new(record))));
@@ -296,6 +308,16 @@ fn a_device_is_slower_by_its_latency_and_not_by_its_load() {
     let busier = compared(&host(100, 400), &host(900, 400));
     assert_eq!(busier.verdict.outcome, Outcome::NoDifference, "{:?}", busier.measures);
     assert_eq!(busier.measures.len(), 1);
+    let [a, b] = [&busier.devices[0].a, &busier.devices[0].b].map(|it| it.as_ref().unwrap());
+    for side in [a, b] {
+        assert_eq!(side.requests[0].op, "write");
+        let count: u64 = side.requests[0].sizes.iter().map(|it| it.count).sum();
+        assert_eq!(count, side.latency[0].requests);
+    }
+    let pairs = sizes::requests(&busier, "sda", "write");
+    let bounds: Vec<_> = pairs.iter().map(|it| (it.from_ns, it.to_ns)).collect();
+    assert_eq!(bounds, [(256_000, Some(512_000))]);
+    assert_eq!(pairs[0].sides.map(|it| it.count_share), [1.0, 1.0]);
 }
 
 /// Readings of `/proc/pressure` and `/proc/stat`: per second the milliseconds of pressure, steal and busy time.

@@ -3,6 +3,7 @@
 
 use super::TextStyle;
 use super::bars::bar;
+use super::compare_plots::Plots;
 use super::names;
 use super::page::{Colour, Page};
 use super::table::{Column, Table};
@@ -12,6 +13,7 @@ use crate::compare::document::{
     Change, Comparison, Configuration, FindingPair, Loss, LossChange, MeasureOf, ProcessPair,
     ProcessSide, QuotaSide, Recording, Told,
 };
+use crate::compare::sizes::{self, SizePair};
 use crate::compare::{times, varies_too_much};
 use crate::finding::{RowKind, Severity};
 use crate::host_diff::document::Difference;
@@ -39,13 +41,15 @@ pub(super) fn write(page: &mut Page, it: &Comparison, style: TextStyle) {
     page.paragraph(0, 2, Colour::Heading, &sentence(&it.verdict.sentence));
     page.gap();
     recordings(page, [&it.a, &it.b]);
+    let mut plots = Plots::of(it);
+    plots.verdict(page);
     if style.verbosity > 0 || it.findings.iter().any(|it| it.change <= Change::Gone) {
-        findings(page, &it.findings, style.verbosity);
+        findings(page, &it.findings, style.verbosity, &mut plots);
     }
     losses(page, it, style.verbosity);
-    measures(page, it);
+    measures(page, it, &mut plots);
     if style.verbosity > 0 {
-        behind(page, &it.processes);
+        behind(page, &it.processes, &mut plots);
         ledgers(page, &it.processes, style.verbosity);
         io(page, it);
         configuration(page, it);
@@ -75,9 +79,10 @@ fn recordings(page: &mut Page, sides: [&Recording; 2]) {
     for (letter, it) in ["A  ", "B  "].into_iter().zip(sides) {
         let start = it.window.start.replace('T', " ").replace('Z', " UTC");
         let text = format!(
-            "{}: {}, {start}, {}, kernel {}, {}",
+            "{}: {}, {}, {}, kernel {}, {}",
             identifier(&it.file, FILE_COLUMNS),
             names::target(&it.target, &it.host.name),
+            sentence(&start),
             duration(it.window.seconds * 1e9),
             label(&it.host.kernel, NAME_COLUMNS),
             counted(it.host.cpus.into(), "CPU", "CPUs"),
@@ -86,7 +91,7 @@ fn recordings(page: &mut Page, sides: [&Recording; 2]) {
     }
 }
 
-fn findings(page: &mut Page, pairs: &[FindingPair], verbosity: u8) {
+fn findings<'c>(page: &mut Page, pairs: &'c [FindingPair], verbosity: u8, plots: &mut Plots<'c>) {
     page.gap();
     page.line(0, Colour::Heading, "findings");
     if pairs.is_empty() {
@@ -121,6 +126,7 @@ fn findings(page: &mut Page, pairs: &[FindingPair], verbosity: u8) {
         for (letter, told) in [("A  ", &it.a), ("B  ", &it.b)] {
             page.labelled(6, (Colour::Aside, letter), 3, Colour::Aside, &sentence(&side(told)));
         }
+        plots.finding(page, it);
     }
 }
 
@@ -212,7 +218,7 @@ fn remark(change: Change, detectable: Option<f64>) -> String {
 }
 
 /// Latency, pressure and steal.
-fn measures(page: &mut Page, it: &Comparison) {
+fn measures<'c>(page: &mut Page, it: &'c Comparison, plots: &mut Plots<'c>) {
     if it.measures.is_empty() {
         return;
     }
@@ -244,6 +250,7 @@ fn measures(page: &mut Page, it: &Comparison) {
         ]);
     }
     table.write(page, 2);
+    it.measures.iter().for_each(|it| plots.measure(page, it));
 }
 
 /// Where the time of the process went that changed most; with -v of all that changed.
@@ -398,8 +405,8 @@ fn facts(page: &mut Page, it: &Comparison, verbosity: u8) {
 }
 
 /// Behind whom the differences were waited, and how the waits are distributed.
-fn behind(page: &mut Page, processes: &[ProcessPair]) {
-    for pair in processes {
+fn behind(page: &mut Page, processes: &[ProcessPair], plots: &mut Plots<'_>) {
+    for (at, pair) in processes.iter().enumerate() {
         let Some(loss) = pair.losses.iter().find(|it| !it.behind.is_empty()) else { continue };
         page.gap();
         let title = match loss.change {
@@ -438,26 +445,17 @@ fn behind(page: &mut Page, processes: &[ProcessPair]) {
         };
         page.labelled(2, (Colour::Aside, "waits in A  "), 12, Colour::Plain, &side(&pair.a));
         page.labelled(2, (Colour::Aside, "waits in B  "), 12, Colour::Plain, &side(&pair.b));
-        waits(page, pair);
+        if !plots.process(page, at) {
+            waits(page, pair);
+        }
     }
 }
 
 /// The waits of both by length: their number and time in each second, and the time as bars.
 fn waits(page: &mut Page, pair: &ProcessPair) {
     const BAR: usize = 16;
-    let edges = |side: &ProcessSide| side.waits.iter().map(|it| it.from_ns).collect::<Vec<u64>>();
-    let mut from: Vec<u64> = [edges(&pair.a), edges(&pair.b)].concat();
-    from.sort_unstable();
-    from.dedup();
-    // Waits are of the whole window, of which the blocks leave out less than one.
-    let rates = |side: &ProcessSide, from_ns: u64| {
-        let seconds = (f64::from(side.blocks) * side.block_ns as f64 / 1e9).max(1e-9);
-        let class = side.waits.iter().find(|it| it.from_ns == from_ns);
-        class.map_or((0.0, 0.0), |it| (it.count as f64 / seconds, it.ns as f64 / seconds))
-    };
-    let rows: Vec<_> =
-        from.iter().map(|at| (*at, rates(&pair.a, *at), rates(&pair.b, *at))).collect();
-    let most = rows.iter().map(|(_, a, b)| a.1.max(b.1)).fold(0.0, f64::max);
+    let rows = sizes::waits(pair);
+    let most = rows.iter().flat_map(|it| it.sides).map(|it| it.ns_per_s).fold(0.0, f64::max);
     let mut table = Table::new(&[
         Column::Left(16),
         Column::Right,
@@ -468,15 +466,15 @@ fn waits(page: &mut Page, pair: &ProcessPair) {
         Column::Left(BAR),
     ]);
     table.heading(["waits of", "A/s", "B/s", "A", "", "B", ""]);
-    for (from_ns, a, b) in rows {
+    for SizePair { from_ns, sides: [a, b], .. } in rows {
         table.row([
             format!("{} or more", duration(from_ns as f64)),
-            count(a.0.round()),
-            count(b.0.round()),
-            duration(a.1),
-            bar(a.1 / most, BAR),
-            duration(b.1),
-            bar(b.1 / most, BAR),
+            count(a.count_per_s.round()),
+            count(b.count_per_s.round()),
+            duration(a.ns_per_s),
+            bar(a.ns_per_s / most, BAR),
+            duration(b.ns_per_s),
+            bar(b.ns_per_s / most, BAR),
         ]);
     }
     table.write(page, 2);
@@ -498,7 +496,7 @@ fn unpaired(page: &mut Page, it: &Comparison) {
     table.heading(["in", "process", "on CPU", "lost", "cgroup"]);
     for it in &it.unpaired {
         table.row([
-            it.only_in.to_uppercase(),
+            label(&it.only_in.to_uppercase(), 4),
             names::entity(&it.process),
             duration(it.on_cpu_ns_per_s),
             duration(it.lost_ns_per_s),

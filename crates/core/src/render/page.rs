@@ -2,6 +2,7 @@
 //! The page that output is written to: lines of bounded width, with or without colour.
 
 use super::TextStyle;
+use super::lengths::Lengths;
 use super::table::Table;
 use super::wrap::wrap_hanging;
 use crate::finding::Severity;
@@ -41,7 +42,18 @@ pub(super) struct Page {
     columns: usize,
     color: bool,
     /// What was written, instead of text, where another layout is to be made of it.
-    blocks: Option<Vec<Block>>,
+    blocks: Option<Blocks>,
+}
+
+/// What was written to a page, for another layout.
+#[derive(Default)]
+pub(super) struct Blocks {
+    /// All of it, in order.
+    pub(super) all: Vec<Block>,
+    /// Number of plots that there is room for.
+    plots_left: usize,
+    /// Whether there were more.
+    pub(super) lacks_plots: bool,
 }
 
 /// A part of a page without its layout.
@@ -52,6 +64,8 @@ pub(super) enum Block {
     Line { indent: usize, ink: Colour, text: String },
     /// A table.
     Table(Table),
+    /// A plot with its table.
+    Lengths(Box<Lengths>),
     /// An empty line.
     Gap,
 }
@@ -62,24 +76,41 @@ impl Page {
         Self { text: String::new(), columns, color: style.color, blocks: None }
     }
 
-    /// A page that keeps what is written to it in blocks, for another layout.
-    pub(super) fn of_blocks() -> Self {
-        let columns = MAX_COLUMNS;
-        Self { text: String::new(), columns, color: false, blocks: Some(Vec::new()) }
+    /// A page that keeps what is written to it in blocks, with so many plots, for another layout.
+    pub(super) fn of_blocks(plots: usize) -> Self {
+        let blocks = Blocks { plots_left: plots, ..Blocks::default() };
+        Self { text: String::new(), columns: MAX_COLUMNS, color: false, blocks: Some(blocks) }
     }
 
     /// What was written to it, if it keeps blocks.
-    pub(super) fn into_blocks(self) -> Vec<Block> {
+    pub(super) fn into_blocks(self) -> Blocks {
         self.blocks.unwrap_or_default()
+    }
+
+    /// Keeps a block as it is; whether this page does.
+    fn keeps_block(&mut self, block: impl FnOnce() -> Block) -> bool {
+        let Some(blocks) = &mut self.blocks else { return false };
+        blocks.all.push(block());
+        true
     }
 
     /// Keeps a table as it is; whether this page does.
     pub(super) fn keeps(&mut self, table: &Table) -> bool {
-        if let Some(blocks) = &mut self.blocks {
-            blocks.push(Block::Table(table.clone()));
-            return true;
+        self.keeps_block(|| Block::Table(table.clone()))
+    }
+
+    /// Keeps a plot; whether this page does, or has no more room for one. Text has none.
+    pub(super) fn plot(&mut self, of: impl FnOnce() -> Option<Lengths>) -> bool {
+        let Some(blocks) = &mut self.blocks else { return false };
+        let Some(of) = of() else { return true };
+        match blocks.plots_left.checked_sub(1) {
+            Some(left) => {
+                blocks.plots_left = left;
+                blocks.all.push(Block::Lengths(Box::new(of)));
+            }
+            None => blocks.lacks_plots = true,
         }
-        false
+        true
     }
 
     /// Width of its lines, in columns.
@@ -94,16 +125,16 @@ impl Page {
 
     /// Writes an empty line.
     pub(super) fn gap(&mut self) {
-        if let Some(blocks) = &mut self.blocks {
-            return blocks.push(Block::Gap);
+        if self.keeps_block(|| Block::Gap) {
+            return;
         }
         self.text.push('\n');
     }
 
     /// Writes a line without wrapping, whatever its length.
     pub(super) fn line(&mut self, indent: usize, ink: Colour, text: &str) {
-        if let Some(blocks) = &mut self.blocks {
-            return blocks.push(Block::Line { indent, ink, text: text.to_owned() });
+        if self.keeps_block(|| Block::Line { indent, ink, text: text.to_owned() }) {
+            return;
         }
         if !text.is_empty() {
             self.text.push_str(&" ".repeat(indent));
@@ -126,9 +157,12 @@ impl Page {
         ink: Colour,
         text: &str,
     ) {
-        if let Some(blocks) = &mut self.blocks {
+        let block = || {
             let label = (label_ink, label.to_owned());
-            return blocks.push(Block::Paragraph { label, ink, text: text.to_owned() });
+            Block::Paragraph { label, ink, text: text.to_owned() }
+        };
+        if self.keeps_block(block) {
+            return;
         }
         let first = self.columns.saturating_sub(indent + width(label));
         let rest = self.columns.saturating_sub(indent + hang);

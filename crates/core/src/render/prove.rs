@@ -87,8 +87,9 @@ fn write_plan(page: &mut Page, it: &Outcome) {
                 .iter()
                 .map(|value| units::duration(value.saturating_mul(*unit_ns) as f64))
                 .collect();
-            row("if true", &format!("it becomes {}, as the setting says", periods.join(", ")));
-            row("if not", "it stays as it is");
+            let periods = periods.join(", ");
+            row("if true", &format!("bursts are {periods} apart, as the setting says, or multiples of it"));
+            row("if not", "bursts have one period, whatever the setting says, or none");
         }
         _ => {}
     }
@@ -245,7 +246,7 @@ fn blocks(page: &mut Page, blocks: &[Block], measure: &Measure) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::finding::{Host, Target, Tool};
     use crate::prove::design::{Design, Limits};
@@ -256,7 +257,7 @@ mod tests {
     use crate::text::Unit;
 
     /// An experiment whose blocks were measured, on a host of hostile names.
-    fn outcome() -> Outcome {
+    pub(in super::super) fn outcome() -> Outcome {
         let question = Question {
             unit: Unit::Ns,
             direction: Direction::Falls,

@@ -3,6 +3,7 @@
 
 use super::TextStyle;
 use super::finding::{self, Detail};
+use super::lengths;
 use super::page::{Colour, Page};
 use super::table::{Column, Table};
 use crate::finding::Severity;
@@ -10,7 +11,9 @@ use crate::text::escape::{command, identifier, label, sentence};
 use crate::text::units::{counted, value};
 use crate::transcript::{Document, FileRead, Number, SectionRead, Statement, Unread, Weight};
 
-/// Maximum width of the name of a number.
+/// Maximum width of the code of a rule.
+const CODE: usize = 12;
+/// Maximum width of the name of a number or of a rule.
 const NAME: usize = 34;
 /// Maximum width of the name of a file.
 const FILE: usize = 60;
@@ -136,6 +139,7 @@ fn statement(page: &mut Page, said: &Statement, verbosity: u8) {
         Weight::RuledOut => ("ruled out: ", Colour::Aside),
     };
     page.labelled(0, (ink, tag), 2, Colour::Heading, &sentence(&said.title));
+    page.plot(|| lengths::of_histogram(&said.sizes));
     if verbosity > 0 {
         let shown = if verbosity > 1 { usize::MAX } else { NUMBERS };
         let mut table = Table::new(&[Column::Left(NAME), Column::Right, Column::Left(usize::MAX)]);
@@ -185,11 +189,12 @@ fn rules(page: &mut Page, document: &Document, style: TextStyle) {
         finding::write(page, found, detail, &mut shown);
     }
     for quiet in judged.ruled_out.iter().filter(|_| style.verbosity > 0) {
-        let tag = format!("{} {}: ", quiet.code, quiet.name);
+        let tag = format!("{} {}: ", label(&quiet.code, CODE), label(&quiet.name, NAME));
         page.labelled(2, (Colour::Aside, &tag), 2, Colour::Plain, &sentence(&quiet.closest));
     }
     if !judged.not_checked.is_empty() && style.verbosity > 0 {
-        let codes: Vec<&str> = judged.not_checked.iter().map(|it| it.code.as_str()).collect();
+        let codes = judged.not_checked.iter().map(|it| label(&it.code, CODE));
+        let codes: Vec<String> = codes.collect();
         let text = format!("the text has no data for {}", codes.join(", "));
         page.paragraph(2, 2, Colour::Aside, &text);
     }

@@ -131,6 +131,30 @@ pub struct Statement {
     /// What would settle it: a longer capture, a command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settle: Option<String>,
+    /// The histogram that it is about, row by row without gaps; empty if it is about none, or if rows of it are missing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sizes: Vec<SizeEstimate>,
+}
+
+/// The durations of a row of a histogram. Their time is an estimate: where in the row each of them is, is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SizeEstimate {
+    /// Lower bound of the row, inclusive, in nanoseconds.
+    pub from_ns: u64,
+    /// Upper bound of the row, exclusive, in nanoseconds.
+    pub to_ns: u64,
+    /// Number of durations.
+    pub count: u64,
+    /// Share of the number of all durations, 0..1.
+    pub count_share: f64,
+    /// Sum of the durations in nanoseconds, as if each were in the middle of its row.
+    pub ns: f64,
+    /// Share of the time of all durations, 0..1, as if each were in the middle of its row.
+    pub time_share: f64,
+    /// The same with these at the lower bound of their row, and all others at the upper bound of theirs: the least it can be.
+    pub time_share_least: f64,
+    /// The same the other way round: the most it can be.
+    pub time_share_most: f64,
 }
 
 /// A number and its place.
@@ -159,6 +183,7 @@ impl Statement {
             numbers: Vec::new(),
             cannot_say: Vec::new(),
             settle: None,
+            sizes: Vec::new(),
         }
     }
 
@@ -185,6 +210,13 @@ impl Statement {
     #[must_use]
     pub(super) fn cannot(mut self, what: &str) -> Self {
         self.cannot_say.push(what.to_owned());
+        self
+    }
+
+    /// Adds the histogram that it is about.
+    #[must_use]
+    pub(super) fn of_sizes(mut self, sizes: Vec<SizeEstimate>) -> Self {
+        self.sizes = sizes;
         self
     }
 

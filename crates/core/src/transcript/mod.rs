@@ -19,7 +19,8 @@ mod records;
 mod times;
 
 pub use document::{
-    Document, Fact, FileRead, Judged, Number, READ_SCHEMA, SectionRead, Statement, Unread, Weight,
+    Document, Fact, FileRead, Judged, Number, READ_SCHEMA, SectionRead, SizeEstimate, Statement,
+    Unread, Weight,
 };
 pub use engine::Reader;
 pub use line::MAX_LINE_BYTES;

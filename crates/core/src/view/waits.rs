@@ -57,6 +57,20 @@ pub fn size_classes(hist: &WaitHist) -> Vec<SizeClass> {
     classes.split_off(first)
 }
 
+/// Number and total time of all waits by bucket, from the first to the last one with waits.
+#[must_use]
+pub fn by_bucket(hist: &WaitHist) -> Vec<SizeClass> {
+    let mut used = (0..WAIT_BUCKETS).filter(|&bucket| hist.count[bucket] > 0);
+    let Some(first) = used.next() else { return vec![] };
+    let last = used.next_back().unwrap_or(first);
+    let class = |bucket: usize| {
+        let (from_ns, to_ns) = bucket_range_ns(bucket);
+        let to_ns = Some(to_ns).filter(|_| bucket + 1 < WAIT_BUCKETS);
+        SizeClass { from_ns, to_ns, count: hist.count[bucket], ns: hist.ns[bucket] }
+    };
+    (first..=last).map(class).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,11 +119,12 @@ mod tests {
         fn size_classes_hold_every_wait(waits in prop::collection::vec(0..20_000_000_000u64, 0..60)) {
             let mut hist = WaitHist::default();
             waits.iter().for_each(|&ns| hist.add(ns));
-            let classes = size_classes(&hist);
-            prop_assert_eq!(classes.iter().map(|class| class.count).sum::<u64>(), hist.total_count());
-            prop_assert_eq!(classes.iter().map(|class| class.ns).sum::<u64>(), hist.total_ns());
-            for pair in classes.windows(2) {
-                prop_assert_eq!(pair[0].to_ns, Some(pair[1].from_ns));
+            for classes in [size_classes(&hist), by_bucket(&hist)] {
+                prop_assert_eq!(classes.iter().map(|class| class.count).sum::<u64>(), hist.total_count());
+                prop_assert_eq!(classes.iter().map(|class| class.ns).sum::<u64>(), hist.total_ns());
+                for pair in classes.windows(2) {
+                    prop_assert_eq!(pair[0].to_ns, Some(pair[1].from_ns));
+                }
             }
         }
 

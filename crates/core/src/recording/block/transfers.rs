@@ -45,6 +45,18 @@ pub enum IoOp {
     Other,
 }
 
+impl IoOp {
+    /// Its name in documents.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Other => "other",
+        }
+    }
+}
+
 /// Transfers of one kind in one second. A request for several files counts as one transfer for each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoTick {

@@ -5,7 +5,7 @@
 use super::super::page::{Block, Colour};
 use super::super::table::{Column, Table};
 use super::markup::{Markup, class, none};
-use super::{Cell, table};
+use super::{Cell, plots, table};
 
 /// The blocks, the first of which is the headline.
 pub(super) fn write(to: &mut Markup, blocks: &[Block]) {
@@ -16,6 +16,7 @@ pub(super) fn write(to: &mut Markup, blocks: &[Block]) {
         match block {
             Block::Gap => {}
             Block::Table(of) => shown(to, of),
+            Block::Lengths(of) => plots::write(to, of),
             Block::Line { ink: Colour::Heading, text, .. } => to.prose("h2", &none(), text),
             Block::Line { indent, ink, text } if *indent < 4 && *ink != Colour::Plain => {
                 to.prose("p", &paragraph(*ink), text);

@@ -108,7 +108,7 @@ pub(super) fn start(id: &str) -> String {
 }
 
 /// The document in the first element of that id; `None` without one that is closed.
-fn document<T: DeserializeOwned>(page: &[u8], id: &str) -> Result<Option<T>, PageError> {
+pub(super) fn document<T: DeserializeOwned>(page: &[u8], id: &str) -> Result<Option<T>, PageError> {
     let start = start(id);
     let Some(at) = memmem::find(page, start.as_bytes()) else { return Ok(None) };
     let rest = &page[at + start.len()..];

@@ -155,6 +155,10 @@ pub fn read_html(document: &transcript::Document) -> Result<String, serde_json::
     Ok(of_blocks("what was read", write, (embedded::READ, &json)))
 }
 
+/// Plots of a page that would be too large with all of them, and of one that would be too large even so.
+const SOME_PLOTS: usize = 12;
+const FEW_PLOTS: usize = 3;
+
 /// A page of what is written for a terminal, with all details if there is room for them.
 fn of_blocks(
     title: &str,
@@ -162,20 +166,24 @@ fn of_blocks(
     (id, json): (&'static str, &str),
 ) -> String {
     let title = sentence(title);
-    let versions: [(u8, &[&str]); 4] = [
-        (2, &[]),
-        (2, &[size::DOCUMENT]),
-        (1, &[size::DOCUMENT, size::DETAILS]),
-        (0, &[size::DOCUMENT, size::DETAILS]),
+    let versions: [(u8, usize, &[&str]); 6] = [
+        (2, usize::MAX, &[]),
+        (2, SOME_PLOTS, &[]),
+        (2, FEW_PLOTS, &[]),
+        (2, FEW_PLOTS, &[size::DOCUMENT]),
+        (1, FEW_PLOTS, &[size::DOCUMENT, size::DETAILS]),
+        (0, 0, &[size::DOCUMENT, size::DETAILS]),
     ];
-    let pages = versions.into_iter().map(|(verbosity, left_out)| {
-        let mut written = Page::of_blocks();
+    let pages = versions.into_iter().map(|(verbosity, plots, left_out)| {
+        let mut written = Page::of_blocks(plots);
         write(&mut written, TextStyle { columns: 100, color: false, verbosity });
         let blocks = written.into_blocks();
         page(&title, None, |to| {
-            size::note(to, left_out);
-            to.element("main", &none(), |to| blocks::write(to, &blocks));
-            if left_out.is_empty() {
+            let plots = blocks.lacks_plots.then_some(size::PLOTS);
+            let all: Vec<&str> = plots.into_iter().chain(left_out.iter().copied()).collect();
+            size::note(to, &all);
+            to.element("main", &none(), |to| blocks::write(to, &blocks.all));
+            if !left_out.contains(&size::DOCUMENT) {
                 to.data(id, json);
             }
         })

@@ -98,6 +98,7 @@ pub(super) fn of_document(
 }
 
 /// What is left out of pages that are not of a report.
+pub(super) const PLOTS: &str = "further plots";
 pub(super) const DOCUMENT: &str = "the document as JSON";
 pub(super) const DETAILS: &str = "details";
 

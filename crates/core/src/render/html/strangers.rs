@@ -2,19 +2,23 @@
 //! Pages of strangers: whatever the document in a page says, it is refused, or shown without a panic and without markup of
 //! its own.
 
-use super::super::golden::any_text;
-use super::super::{TextStyle, comparison, read_text, sweep_text};
+use super::super::golden::{any_text, sample};
+use super::super::{TextStyle, comparison, cpu_check, read_text, sweep_text};
 use super::tests::check;
-use super::{InPage, MOST_PAGE_BYTES, comparison_html, embedded, read_html, read_page, sweep_html};
-use crate::compare;
-use crate::transcript::{Given, Reader};
+use super::{
+    InPage, MOST_PAGE_BYTES, comparison_html, cpu_check_html, embedded, html, read_html, read_page,
+    sweep_html,
+};
+use crate::transcript::{Given, Judged, Reader};
+use crate::{compare, transcript};
 use proptest::prelude::*;
 use serde_json::Value;
 use std::sync::LazyLock;
 
 /// A document of each kind, with the element that it is in.
-static DOCUMENTS: LazyLock<[(&str, Value); 3]> = LazyLock::new(|| {
+static DOCUMENTS: LazyLock<[(&str, Value); 5]> = LazyLock::new(|| {
     let sweep = include_str!("../../../../../fixtures/sweep/example.json");
+    let check = include_str!("../../../../../fixtures/cpu-check/hidden-smt.json");
     let mut reader = Reader::new(Given { cpus: Some(4), interval_s: None });
     for text in [
         include_str!("../../../../../fixtures/transcripts/neighbour-runqlat.txt"),
@@ -24,11 +28,24 @@ static DOCUMENTS: LazyLock<[(&str, Value); 3]> = LazyLock::new(|| {
         reader.file("a.txt");
         text.lines().for_each(|line| reader.line(line.as_bytes()));
     }
+    let read = reader.finish("0.1.0");
+    let view = crate::testkit::view(&read.records);
+    let report = crate::rules::report(&view, "0.1.0", false);
+    let rules = Judged {
+        from: read.recorded_from,
+        seconds: report.window.seconds,
+        findings: report.findings,
+        ruled_out: report.ruled_out,
+        not_checked: report.not_checked,
+    };
+    let read = transcript::Document { rules: Some(rules), ..read.document };
     let value = |it: Result<Value, serde_json::Error>| it.expect("a document");
     [
         (embedded::SWEEP, value(serde_json::from_str(sweep))),
         (embedded::COMPARISON, value(serde_json::to_value(compare::tests::sample()))),
-        (embedded::READ, value(serde_json::to_value(reader.finish("0.1.0").document))),
+        (embedded::READ, value(serde_json::to_value(read))),
+        (embedded::REPORT, value(serde_json::to_value(sample("rhythm")))),
+        (embedded::CHECK, value(serde_json::from_str(check))),
     ]
 });
 
@@ -103,7 +120,10 @@ fn show(it: &InPage, style: TextStyle) -> (String, String) {
         InPage::Sweep(it) => (sweep_text(it, style), sweep_html(it).unwrap()),
         InPage::Comparison(it) => (comparison(it, style), comparison_html(it).unwrap()),
         InPage::Read(it) => (read_text(it, style), read_html(it).unwrap()),
-        InPage::Report(..) | InPage::Check(_) => panic!("another document was in it"),
+        InPage::Report(it, check) => {
+            (super::super::text(it, style), html(it, None, check.as_deref()).unwrap())
+        }
+        InPage::Check(it) => (cpu_check(it, style), cpu_check_html(it).unwrap()),
     }
 }
 
@@ -123,6 +143,30 @@ fn every_document_is_read_back_and_shown_the_same() {
         let refusal = read_page(page(id, &unknown).as_bytes()).unwrap_err().to_string();
         assert!(refusal.contains(&other), "{refusal}");
     }
+}
+
+#[test]
+fn no_text_of_a_document_steers_the_terminal() {
+    let text = "\u{1b}]0;x\u{202e}`\n<img src=x>";
+    let hostile = Change::Text(text.into());
+    let is_shown = |text: &str| text.contains(|c| c != '\n' && crate::text::name::is_hidden(c));
+    let mut shown = Vec::new();
+    for (id, document) in &*DOCUMENTS {
+        for place in 0..places(document) {
+            let mut other = document.clone();
+            changed(&mut other, place, &hostile).unwrap();
+            if other == *document {
+                continue;
+            }
+            let Ok(read) = read_page(page(id, &other).as_bytes()) else { continue };
+            let (text, html) = show(&read, STYLE);
+            if is_shown(&text) || is_shown(&html) || html.contains("<img") {
+                let lines = text.lines().filter(|line| is_shown(line));
+                shown.push(format!("{id}, place {place}: {:?}", lines.collect::<Vec<_>>()));
+            }
+        }
+    }
+    assert!(shown.is_empty(), "these are shown as they are: {shown:#?}");
 }
 
 #[test]
@@ -150,7 +194,7 @@ proptest! {
 
     #[test]
     fn whatever_a_document_says_it_is_refused_or_shown(
-        which in 0..3usize,
+        which in 0..DOCUMENTS.len(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any_change()), 1..8),
         verbosity in 0..3u8,
     ) {

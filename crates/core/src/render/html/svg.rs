@@ -31,6 +31,26 @@ pub(super) fn bar(to: &mut Markup, share: f64, colour: &'static str) {
     to.element("svg", &attributes, |to| to.element("rect", &bar, |_| {}));
 }
 
+/// Colours of series; further ones begin again.
+const COLOURS: [&str; 8] = ["v-0", "v-1", "v-2", "v-3", "v-4", "v-5", "v-6", "v-7"];
+
+/// The colour of a series.
+pub(super) fn colour(series: usize) -> &'static str {
+    COLOURS[series % COLOURS.len()]
+}
+
+/// The colours of series with their names, in which identifiers are in backticks.
+pub(super) fn legend(to: &mut Markup, names: impl Iterator<Item = (&'static str, String)>) {
+    to.element("ul", &class("legend"), |to| {
+        for (colour, name) in names {
+            to.element("li", &none(), |to| {
+                swatch(to, colour);
+                to.words(&name);
+            });
+        }
+    });
+}
+
 /// A sample of a colour for a legend.
 pub(super) fn swatch(to: &mut Markup, colour: &'static str) {
     let attributes = class("swatch").and("viewBox", "0 0 10 10").and("width", 10).and("height", 10);

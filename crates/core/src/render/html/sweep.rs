@@ -6,9 +6,9 @@ use super::super::sweep as words;
 use super::blocks::shown;
 use super::markup::{Markup, class, none};
 use super::section;
-use super::svg::{self, Anchor, WIDTH};
+use super::svg::{self, Anchor, WIDTH, colour};
 use crate::stats::Interval;
-use crate::sweep::{Sweep, rate_text};
+use crate::sweep::{Sweep, Variant, rate_text};
 use crate::text::escape::sentence;
 use crate::text::units::duration;
 
@@ -17,8 +17,6 @@ const RIGHT: f64 = WIDTH - 20.0;
 const TOP: f64 = 12.0;
 const HEIGHT: f64 = 200.0;
 const AXIS: f64 = 36.0;
-/// Colours of the variants; further ones begin again.
-const COLOURS: [&str; 8] = ["v-0", "v-1", "v-2", "v-3", "v-4", "v-5", "v-6", "v-7"];
 
 pub(super) fn header(to: &mut Markup, sweep: &Sweep) {
     to.prose("h1", &none(), &words::headline(&sweep.setup));
@@ -57,19 +55,11 @@ pub(super) fn body(to: &mut Markup, sweep: &Sweep) {
     section(to, "what it took", |to| shown(to, &words::cost(sweep, true)));
 }
 
-fn colour(variant: usize) -> &'static str {
-    COLOURS[variant % COLOURS.len()]
-}
-
 fn legend(to: &mut Markup, sweep: &Sweep) {
-    to.element("ul", &class("legend"), |to| {
-        for (i, variant) in sweep.setup.variants.iter().enumerate() {
-            to.element("li", &none(), |to| {
-                svg::swatch(to, colour(i));
-                to.words(&sentence(&format!("{} {}", letter(i), variant.name)));
-            });
-        }
-    });
+    let variants = sweep.setup.variants.iter().enumerate();
+    let name =
+        |(i, it): (usize, &Variant)| (colour(i), sentence(&format!("{} {}", letter(i), it.name)));
+    svg::legend(to, variants.map(name));
 }
 
 /// Maps values to heights on a logarithmic scale.

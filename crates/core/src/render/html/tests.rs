@@ -5,7 +5,9 @@
 use super::super::golden::{SAMPLES, any_text, sample, scramble};
 use super::*;
 use crate::finding::LedgerState;
+use crate::host_diff::HostInput;
 use crate::recording::{IoOp, WaitHist};
+use crate::snapshot::Snapshot;
 use crate::stats::Span;
 use crate::sweep::Sweep;
 use crate::view::{DevicePlot, Heat, LoadPlot};
@@ -285,6 +287,120 @@ fn a_sweep_is_shown_with_what_its_text_says() {
         .map(|it| usize::from(it.p99_ns.is_some()) + usize::from(it.cpu_per_request_ns.is_some()));
     assert_eq!(page.matches("<circle ").count(), values.sum::<usize>());
     assert_eq!(read_page(page.as_bytes()).unwrap(), InPage::Sweep(Box::new(sweep)));
+}
+
+#[test]
+fn a_comparison_shows_the_lengths_of_both_recordings_once() {
+    let comparison = crate::compare::tests::sample();
+    let page = comparison_html(&comparison).unwrap();
+    check(&page);
+    let text = plain_text(&page);
+    // The waits of the victim below the verdict, and the requests below what is measured of them.
+    let [verdict, waits, measures, requests] =
+        ["behind", "how long api (pid", "mean latency of requests", "how long writes of sda took"]
+            .map(|it| text.find(it).unwrap_or_else(|| panic!("`{it}` is not in {text}")));
+    assert!(verdict < waits && waits < measures && measures < requests);
+    assert_eq!(page.matches("role=\"img\"").count(), 2);
+    assert_eq!(page.matches("<summary>as a table</summary>").count(), 2);
+    // Each recording is a series, the first one first.
+    let series = |name: &str| page.find(&format!("class=\"{name}\" x=")).unwrap();
+    assert!(series("v-0") < series("v-1"), "A is not first");
+    assert!(text.contains("A a.deburr B b.deburr"));
+    let label = page.split("aria-label=\"").nth(1).unwrap();
+    assert!(label.starts_with("histogram of waits by length: in A, most waits are "), "{label}");
+    assert_eq!(read_page(page.as_bytes()).unwrap(), InPage::Comparison(Box::new(comparison)));
+}
+
+#[test]
+fn a_comparison_of_an_older_version_opens_without_its_requests() {
+    let mut comparison = crate::compare::tests::sample();
+    for pair in &mut comparison.devices {
+        for side in [&mut pair.a, &mut pair.b].into_iter().flatten() {
+            side.requests.clear();
+        }
+    }
+    let document = serde_json::to_string(&comparison).unwrap();
+    assert!(!document.contains("\"requests\":["));
+    let older: Comparison = serde_json::from_str(&document).unwrap();
+    assert_eq!(comparison_html(&older).unwrap().matches("role=\"img\"").count(), 1);
+}
+
+#[test]
+fn a_histogram_that_was_read_is_shown_with_the_limits_of_its_time() {
+    let mut reader = transcript::Reader::new(transcript::Given::default());
+    reader.file("<b>.txt");
+    let text = include_str!("../../../../../fixtures/transcripts/neighbour-runqlat.txt");
+    text.lines().for_each(|line| reader.line(line.as_bytes()));
+    let document = reader.finish("0.1.0").document;
+    let page = read_html(&document).unwrap();
+    check(&page);
+    let with_sizes = document.statements.iter().filter(|it| it.sizes.len() > 1).count();
+    assert!(with_sizes > 0);
+    assert_eq!(page.matches("role=\"img\"").count(), with_sizes);
+    let rows: usize = document.statements.iter().map(|it| it.sizes.len()).sum();
+    assert_eq!(page.matches("<line class=\"range\"").count(), rows);
+    assert_eq!(page.matches("<summary>as a table</summary>").count(), with_sizes);
+    assert_eq!(read_page(page.as_bytes()).unwrap(), InPage::Read(Box::new(document)));
+}
+
+#[test]
+fn of_a_comparison_that_is_too_large_some_plots_are_left_out() {
+    let mut comparison = crate::compare::tests::sample();
+    let pair = comparison.processes.iter().find(|it| it.a.process.comm.as_deref() == Some("api"));
+    let pair = pair.unwrap().clone();
+    for pid in 0..100 {
+        let mut pair = pair.clone();
+        pair.b.process.pid = Some(pid);
+        comparison.processes.push(pair);
+    }
+    let page = comparison_html(&comparison).unwrap();
+    check(&page);
+    let plots = page.matches("role=\"img\"").count();
+    assert!(plots > 0 && plots < 100 && page.len() <= MOST_PAGE_BYTES, "{plots}");
+    assert!(plain_text(&page).contains("It lacks: further plots"));
+}
+
+/// Holds a page to its document: it is whole in its element, and `report` says where it is instead of reading it.
+fn holds<T: serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(
+    page: &str,
+    id: &'static str,
+    document: &T,
+) {
+    check(page);
+    assert!(is_page(page.as_bytes()) && page.len() <= MOST_PAGE_BYTES);
+    assert_eq!(embedded::document::<T>(page.as_bytes(), id).unwrap().as_ref(), Some(document));
+    let refusal = read_page(page.as_bytes()).unwrap_err().to_string();
+    assert!(refusal.contains("is not read back") && refusal.contains(id), "{refusal}");
+    // Cut short, it is a page without a document.
+    let start = page.find(&embedded::start(id)).unwrap();
+    let cut = &page[..start + 100];
+    assert!(embedded::document::<T>(cut.as_bytes(), id).unwrap().is_none());
+}
+
+#[test]
+fn the_document_of_an_experiment_is_in_its_page() {
+    let outcome = super::super::prove::tests::outcome();
+    holds(&experiment_html(&outcome).unwrap(), embedded::EXPERIMENT, &outcome);
+}
+
+#[test]
+fn the_document_of_a_comparison_of_hosts_is_in_its_page() {
+    let snapshots = [
+        include_bytes!("../../../../../fixtures/snapshots/drift-healthy.json").as_slice(),
+        include_bytes!("../../../../../fixtures/snapshots/drift-slow.json"),
+    ]
+    .map(|document| Snapshot::parse(document).unwrap());
+    let host = |(snapshot, slow)| HostInput {
+        snapshot,
+        label: "</script><img src=x>",
+        slow: Some(slow),
+        golden: false,
+    };
+    let hosts: Vec<HostInput<'_>> = snapshots.iter().zip([false, true]).map(host).collect();
+    let mut diff = crate::rules::diff(&hosts, &[], "0.1.0");
+    assert!(!diff.differences.is_empty());
+    diff.hosts[0].name = "</script><script>alert(1)</script>".into();
+    holds(&host_diff_html(&diff).unwrap(), embedded::HOST_DIFF, &diff);
 }
 
 /// The text of the body of a page. Elements within a sentence are not words of their own.

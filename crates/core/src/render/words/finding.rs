@@ -191,7 +191,7 @@ pub(in super::super) fn sizes(sizes: &[SizeClass]) -> Vec<SizeRow> {
     let row = |class: &SizeClass| SizeRow {
         from: duration(class.from_ns as f64),
         to: class.to_ns.map(|ns| duration(ns as f64)),
-        length: range(class),
+        length: range(class.from_ns, class.to_ns),
         waits: count(class.count as f64),
         waits_share: portion(class.count, all),
         time: duration(class.ns as f64),
@@ -201,11 +201,11 @@ pub(in super::super) fn sizes(sizes: &[SizeClass]) -> Vec<SizeRow> {
 }
 
 /// Bounds of a class of lengths: `under 16 us`, `16 - 64 us`, `512 us - 1.0 ms`, `4.2 s or more`.
-fn range(class: &SizeClass) -> String {
-    let from = duration(class.from_ns as f64);
-    match class.to_ns.map(|ns| duration(ns as f64)) {
+pub(in super::super) fn range(from_ns: u64, to_ns: Option<u64>) -> String {
+    let from = duration(from_ns as f64);
+    match to_ns.map(|ns| duration(ns as f64)) {
         None => format!("{from} or more"),
-        Some(to) if class.from_ns == 0 => format!("under {to}"),
+        Some(to) if from_ns == 0 => format!("under {to}"),
         Some(to) => match (from.split_once(' '), to.split_once(' ')) {
             (Some((number, a)), Some((_, b))) if a == b => format!("{number} - {to}"),
             _ => format!("{from} - {to}"),

@@ -6,7 +6,7 @@
 //! slice and one wait. Its share of a CPU (`top`) says how much of that is the slice. What is left must be where the
 //! histogram has its waits: else the task also sleeps, and nothing is said.
 
-use super::Case;
+use super::{Case, waits};
 use crate::text::Unit;
 use crate::text::units::{self, duration};
 use crate::transcript::document::{Statement, Weight};
@@ -157,6 +157,7 @@ pub(super) fn statement(
     }
     Some(
         statement
+            .of_sizes(waits::sizes(of.all.iter()))
             .cannot("which tasks ran while it waited, and whether others had a larger weight")
             .settled_by(format!("deburr -d 30 -p {}", cycle.pid)),
     )

@@ -4,7 +4,7 @@
 use super::Case;
 use crate::text::Unit;
 use crate::text::units::{self, duration, share};
-use crate::transcript::document::{Statement, Weight};
+use crate::transcript::document::{SizeEstimate, Statement, Weight};
 use crate::transcript::engine::Section;
 use crate::transcript::layouts::histogram::{Bucket, Histogram, Histograms, Measured, WITH_VALUE};
 use std::collections::BTreeMap;
@@ -21,6 +21,8 @@ const MIN_LONG: u64 = 20;
 const MAX_KEYS: usize = 5;
 /// Histograms of one run whose share is told.
 const MAX_PARTS: usize = 12;
+/// Rows of a histogram that are told. There are fewer powers of two.
+const MAX_SIZES: usize = 64;
 
 /// Durations from some edge on, among all of a histogram.
 #[derive(Clone, Copy, Debug)]
@@ -52,11 +54,7 @@ impl Tail {
                 .filter(|bucket| long.is_none_or(|long| long == (bucket.from_ns >= edge_ns)));
             some.map(|bucket| place(bucket) * bucket.count as f64).sum()
         };
-        let low = |bucket: &Bucket| bucket.from_ns as f64;
-        let middle = |bucket: &Bucket| f64::midpoint(bucket.from_ns as f64, bucket.to_ns as f64);
-        let high = |bucket: &Bucket| bucket.to_ns as f64;
         let ns = [sum(None, middle), sum(None, low), sum(None, high)];
-        let part = |long: f64, short: f64| if long > 0.0 { long / (long + short) } else { 0.0 };
         let share = [
             part(sum(Some(true), middle), sum(Some(false), middle)),
             part(sum(Some(true), low), sum(Some(false), high)),
@@ -83,6 +81,57 @@ impl Tail {
             share(self.share[2])
         )
     }
+}
+
+/// Places in a row where a duration may be.
+fn low(bucket: &Bucket) -> f64 {
+    bucket.from_ns as f64
+}
+fn middle(bucket: &Bucket) -> f64 {
+    f64::midpoint(low(bucket), high(bucket))
+}
+fn high(bucket: &Bucket) -> f64 {
+    bucket.to_ns as f64
+}
+
+/// The share of a time in a sum of two.
+fn part(some: f64, others: f64) -> f64 {
+    if some > 0.0 { some / (some + others) } else { 0.0 }
+}
+
+/// Some histograms together, row by row; empty if their rows are not the same ones, have gaps or are too many.
+pub(super) fn sizes<'h>(histograms: impl Iterator<Item = &'h Histogram>) -> Vec<SizeEstimate> {
+    let mut counts: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+    for bucket in histograms.flat_map(|histogram| &histogram.buckets) {
+        let count = counts.entry((bucket.from_ns, bucket.to_ns)).or_default();
+        *count = count.saturating_add(bucket.count);
+    }
+    let rows = counts.into_iter().map(|((from_ns, to_ns), count)| Bucket { from_ns, to_ns, count });
+    let mut rows: Vec<Bucket> = rows.skip_while(|row| row.count == 0).collect();
+    rows.truncate(rows.iter().rposition(|row| row.count > 0).map_or(0, |last| last + 1));
+    if rows.len() > MAX_SIZES || rows.windows(2).any(|pair| pair[0].to_ns != pair[1].from_ns) {
+        return vec![];
+    }
+    let count = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.count));
+    let time = |row: &Bucket, place: fn(&Bucket) -> f64| place(row) * row.count as f64;
+    let all = |place: fn(&Bucket) -> f64| rows.iter().map(|row| time(row, place)).sum::<f64>();
+    let all_at = [all(low), all(middle), all(high)];
+    let estimate = |row: &Bucket| {
+        let at = [low, middle, high].map(|place: fn(&Bucket) -> f64| time(row, place));
+        // Rounding must not make the time of the others negative.
+        let others = [0, 1, 2].map(|place| (all_at[place] - at[place]).max(0.0));
+        SizeEstimate {
+            from_ns: row.from_ns,
+            to_ns: row.to_ns,
+            count: row.count,
+            count_share: row.count as f64 / count.max(1) as f64,
+            ns: at[1],
+            time_share: part(at[1], others[1]),
+            time_share_least: part(at[0], others[2]),
+            time_share_most: part(at[2], others[0]),
+        }
+    };
+    rows.iter().map(estimate).collect()
 }
 
 /// What the durations are, in words.
@@ -211,7 +260,7 @@ fn statement(
             .note(format!("of {}; the interval is from {from}", duration(seconds * 1e9)));
     }
     statement.cannot_say.extend(words.cannot.iter().map(|&it| it.to_owned()));
-    statement.settled_by(&*words.settle)
+    statement.of_sizes(sizes(parts.iter().copied())).settled_by(&*words.settle)
 }
 
 /// The share of the long ones in each of several histograms.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the captures of the incidents say (`fixtures/transcripts`).
 
-use super::super::{Given, Weight};
-use super::{assert_whole, cpus, number, read, said, transcript};
+use super::super::{Given, SizeEstimate, Weight};
+use super::{assert_whole, cpus, number, one, read, said, transcript};
 use crate::recording::Record;
 use crate::recording::check::Checker;
+use proptest::prelude::*;
 
 macro_rules! capture {
     ($name:literal) => {
@@ -59,6 +60,53 @@ fn the_neighbour_makes_few_waits_long_and_they_are_most_of_the_waiting() {
     assert!(said.title.contains("pid 15919") && said.title.contains("2.9 %"), "{}", said.title);
     assert!(said.cannot_say.iter().any(|it| it.contains("behind which")));
     assert_eq!(said.settle.as_deref(), Some("deburr -d 30 -p 15919"));
+}
+
+#[test]
+fn a_histogram_is_told_row_by_row_with_the_limits_of_its_time() {
+    let document = read(&[RUNQLAT], Given::default());
+    let said = said(&document, "tail-heavy");
+    let sizes = &said.sizes;
+    assert_eq!(
+        sizes.iter().map(|it| it.count).sum::<u64>() as f64,
+        number(said, "waits for a CPU")
+    );
+    let time: f64 = sizes.iter().map(|it| it.ns).sum();
+    assert!((time / number(said, "time in them") - 1.0).abs() < 1e-9);
+    for shares in [|it: &SizeEstimate| it.count_share, |it: &SizeEstimate| it.time_share] {
+        assert!((sizes.iter().map(shares).sum::<f64>() - 1.0).abs() < 1e-9);
+    }
+    for pair in sizes.windows(2) {
+        assert_eq!(pair[0].to_ns, pair[1].from_ns);
+    }
+    // A turn is no tail, and is one row of its histogram.
+    let document = read(&STRESS, Given::default());
+    let turns = document.statements.iter().find(|it| it.name == "takes-turns").unwrap();
+    assert!(turns.sizes.iter().any(|it| it.count_share > 0.9), "{:?}", turns.sizes);
+    // What a row that was left out holds is not known.
+    let gap: String = RUNQLAT
+        .1
+        .lines()
+        .filter(|it| !it.contains(" 8 -> 15 "))
+        .fold(String::new(), |text, line| text + line + "\n");
+    assert!(one(&gap).statements.iter().all(|it| it.sizes.is_empty()));
+}
+
+proptest! {
+    #[test]
+    fn the_time_of_a_row_is_within_its_limits(counts in prop::collection::vec(0..u64::MAX, 1..30)) {
+        let mut text = "     usecs               : count     distribution\n".to_owned();
+        for (row, count) in counts.iter().enumerate() {
+            let from = if row == 0 { 0 } else { 1u64 << row };
+            text += &format!("{from:>10} -> {:<10} : {count:<8} |**|\n", (2u64 << row) - 1);
+        }
+        for it in one(&text).statements.iter().flat_map(|it| &it.sizes) {
+            prop_assert!(it.time_share_least <= it.time_share + 1e-9, "{:?}", it);
+            prop_assert!(it.time_share <= it.time_share_most + 1e-9, "{:?}", it);
+            prop_assert!((0.0..=1.0).contains(&it.time_share_least), "{:?}", it);
+            prop_assert!((0.0..=1.0).contains(&it.time_share_most), "{:?}", it);
+        }
+    }
 }
 
 #[test]

@@ -64,10 +64,9 @@ fn device_io(view: &View, groups: &Groups<'_>, device: DevId) -> DeviceIo {
     let rows = block.tally(RowsBy::Device, |key| key.device == device);
     rows.into_iter().for_each(|row| all.merge(row));
     let activity = block.activity().get(&device).filter(|activity| activity.seen_ns > 0);
-    let ops = [(IoOp::Read, "read"), (IoOp::Write, "write"), (IoOp::Other, "other")];
-    let latency = ops.into_iter().filter_map(|(op, name)| {
+    let latency = [IoOp::Read, IoOp::Write, IoOp::Other].into_iter().filter_map(|op| {
         let latency = block.latency().get(&(device, op))?;
-        (latency.total.total_count() > 0).then(|| took(name, latency))
+        (latency.total.total_count() > 0).then(|| took(op.name(), latency))
     });
     let tables = TABLES.into_iter().map(|(by, tally)| {
         let rows = block.tally(tally, |key| key.device == device);
