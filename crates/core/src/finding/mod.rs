@@ -210,6 +210,9 @@ pub struct Finding {
     /// How to confirm the finding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm: Option<Confirm>,
+    /// A command for a shell: the experiment that puts the cause to the test. It says what it will change, and asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prove: Option<String>,
 }
 
 /// A culprit and its share of the victim's loss.

@@ -124,6 +124,10 @@ pub(super) fn details<'a>(
             page.labelled(7, (Colour::Plain, "expect: "), 8, Colour::Plain, &sentence(expect));
         }
     }
+    if let Some(prove) = &finding.prove {
+        page.line(2, Colour::Advice, "prove, by an experiment that asks first:");
+        page.line(7, Colour::Plain, &command(prove));
+    }
 }
 
 fn facts(page: &mut Page, finding: &Finding, detail: Detail) {

@@ -165,7 +165,8 @@ fn json_refuses_what_it_cannot_hold() {
 fn commands(report: &Report) -> Vec<String> {
     let of = |finding: &Finding| {
         let fixes = finding.fix.iter().filter_map(|fix| fix.command.clone());
-        fixes.chain(finding.confirm.iter().map(|it| it.command.clone())).collect::<Vec<_>>()
+        let confirm = finding.confirm.iter().map(|it| it.command.clone());
+        fixes.chain(confirm).chain(finding.prove.clone()).collect::<Vec<_>>()
     };
     report.findings.iter().flat_map(of).map(|text| command(&text)).collect()
 }

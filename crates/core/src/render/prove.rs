@@ -88,7 +88,10 @@ fn write_plan(page: &mut Page, it: &Outcome) {
                 .map(|value| units::duration(value.saturating_mul(*unit_ns) as f64))
                 .collect();
             let periods = periods.join(", ");
-            row("if true", &format!("bursts are {periods} apart, as the setting says, or multiples of it"));
+            row(
+                "if true",
+                &format!("bursts are {periods} apart, as the setting says, or multiples of it"),
+            );
             row("if not", "bursts have one period, whatever the setting says, or none");
         }
         _ => {}

@@ -200,6 +200,7 @@ impl Rule {
             chart: None,
             fix: vec![],
             confirm: None,
+            prove: None,
         }
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Runs every rule over one view and assembles the report.
 
-use super::{Verdict, block, ledger, of_recordings, questions, words, worse_first};
+use super::{Verdict, block, experiments, ledger, of_recordings, questions, words, worse_first};
 use crate::finding::{
     Finding, Host, Ledger, NotChecked, Observer, REPORT_SCHEMA, Report, RuledOut, SourceCoverage,
     Target, Tool, Unit, Window,
@@ -37,6 +37,9 @@ pub fn report(view: &View, tool_version: &str, live: bool) -> Report {
         }
     }
     findings.sort_by(worse_first);
+    for finding in &mut findings {
+        finding.prove = experiments::command(view, finding);
+    }
     Report {
         schema: REPORT_SCHEMA.into(),
         tool: Tool { version: tool_version.into() },

@@ -107,7 +107,7 @@ fn evidence(to: &mut Markup, evidence: &[Evidence]) {
 }
 
 fn advice(to: &mut Markup, finding: &Finding) {
-    if finding.fix.is_empty() && finding.confirm.is_none() {
+    if finding.fix.is_empty() && finding.confirm.is_none() && finding.prove.is_none() {
         return;
     }
     to.element("ul", &class("advice"), |to| {
@@ -121,6 +121,13 @@ fn advice(to: &mut Markup, finding: &Finding) {
                 if let Some(expect) = &confirm.expect {
                     remark(to, "expect", &sentence(expect));
                 }
+            });
+        }
+        if let Some(prove) = &finding.prove {
+            to.element("li", &none(), |to| {
+                to.tag("b", &none(), "prove");
+                to.words(", by an experiment that says what it will change, and asks:");
+                to.tag("pre", &none(), &command(prove));
             });
         }
     });

@@ -29,6 +29,13 @@ pub fn experiments(view: &View, finding: &Finding) -> Vec<Experiment> {
     all
 }
 
+/// The command that makes the experiment to begin with; `None` if there is none, or the victim is not one process.
+pub(super) fn command(view: &View, finding: &Finding) -> Option<String> {
+    let pid = finding.victim.pid.filter(|_| finding.victim.kind == EntityKind::Process)?;
+    let first = experiments(view, finding).into_iter().next()?;
+    Some(format!("sudo deburr prove {} -p {pid}", first.code?))
+}
+
 /// Makes the experiments for a finding.
 type Suggest = fn(&View, &Finding) -> Vec<Experiment>;
 
