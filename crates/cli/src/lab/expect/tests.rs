@@ -116,6 +116,7 @@ fn finding(code: &str, severity: Severity, causes: &[(&str, &str, f64)]) -> Find
         sizes: vec![],
         fix: vec![],
         confirm: None,
+        prove: None,
     }
 }
 
