@@ -26,7 +26,7 @@ mod verdict;
 
 pub use series::SeriesFold;
 pub use summary::{MOST_GROUPS, Summary};
-pub use verdict::{times, varies_too_much};
+pub use verdict::{measure_varies_too_much, times, varies_too_much};
 
 use crate::finding::{Area, Severity, Tool};
 use crate::stats::{LEAST_CORRELATION, SIGNIFICANT};

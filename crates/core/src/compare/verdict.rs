@@ -267,8 +267,17 @@ fn no_difference(processes: &[ProcessPair]) -> Verdict {
 /// Whether the seconds of a loss differ so much that hardly any difference could have been seen.
 #[must_use]
 pub fn varies_too_much(it: &LossChange) -> bool {
-    let most = it.a_ns_per_s.max(it.b_ns_per_s);
-    it.change == Change::Alike && it.detectable_ns_per_s.is_some_and(|ns| ns > TELLS_NOTHING * most)
+    tells_nothing(it.change, it.detectable_ns_per_s, it.a_ns_per_s.max(it.b_ns_per_s))
+}
+
+/// The same of what is measured of a host or a device.
+#[must_use]
+pub fn measure_varies_too_much(it: &Measure) -> bool {
+    tells_nothing(it.change, it.detectable, it.a.max(it.b))
+}
+
+fn tells_nothing(change: Change, detectable: Option<f64>, most: f64) -> bool {
+    change == Change::Alike && detectable.is_some_and(|it| it > TELLS_NOTHING * most)
 }
 
 fn would(loss: Loss) -> &'static str {

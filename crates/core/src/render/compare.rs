@@ -14,7 +14,7 @@ use crate::compare::document::{
     ProcessSide, QuotaSide, Recording, Told,
 };
 use crate::compare::sizes::{self, SizePair};
-use crate::compare::{times, varies_too_much};
+use crate::compare::{measure_varies_too_much, times, varies_too_much};
 use crate::finding::{RowKind, Severity};
 use crate::host_diff::document::Difference;
 use crate::stats::Interval;
@@ -23,6 +23,8 @@ use crate::text::units::{bytes, count, counted, cpus, duration, share};
 
 /// Maximum number of processes in the table without -v.
 const ROWS: usize = 10;
+/// Of what differs so much from second to second that hardly any difference could have been seen.
+const VARIES: &str = "varies too much to tell";
 /// Width of names in tables.
 const NAME_COLUMNS: usize = 34;
 /// Width of the names of the recordings.
@@ -188,7 +190,7 @@ fn losses(page: &mut Page, it: &Comparison, verbosity: u8) {
             duration(loss.b_ns_per_s),
             ratio(loss.ratio),
             match varies_too_much(loss) {
-                true => "varies too much to tell".into(),
+                true => VARIES.into(),
                 false => remark(loss.change, loss.detectable_ns_per_s),
             },
         ]);
@@ -246,7 +248,10 @@ fn measures<'c>(page: &mut Page, it: &'c Comparison, plots: &mut Plots<'c>) {
             duration(it.a),
             duration(it.b),
             ratio(it.ratio),
-            remark(it.change, it.detectable),
+            match measure_varies_too_much(it) {
+                true => VARIES.into(),
+                false => remark(it.change, it.detectable),
+            },
         ]);
     }
     table.write(page, 2);
