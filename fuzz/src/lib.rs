@@ -14,6 +14,7 @@ mod files;
 mod judged;
 #[path = "../../crates/cli/src/reader/protocol.rs"]
 mod protocol;
+mod snapshot;
 mod store;
 mod targets;
 

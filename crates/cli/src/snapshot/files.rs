@@ -2,11 +2,11 @@
 //! The file reads of a worker thread: each is timed, announced before it begins, and not tried again if it hung
 //! before.
 
+use super::limits::Limits;
 use super::tree::Tree;
 use crate::clock;
 use deburr_core::snapshot::{Instance, Value};
 use rustix::time::{ClockId, clock_gettime};
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,37 +19,6 @@ const MAX_NUMBERS: usize = 8192;
 const MAX_NAMES: usize = 1024;
 /// Name prefixes of block devices that are not looked at: they come and go, or hold nothing.
 const NO_DISKS: [&str; 5] = ["loop", "ram", "nbd", "fd", "sr"];
-
-/// Time limits of reading.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Limits {
-    /// For one file.
-    pub(crate) file: Duration,
-    /// For all files of one line of the whitelist; at least twice [`Limits::file`], so that after a file that hangs
-    /// another one is tried.
-    pub(crate) entry: Duration,
-    /// For the whole snapshot.
-    pub(crate) whole: Duration,
-}
-
-impl Limits {
-    /// For a snapshot that an observation waits for.
-    pub(crate) const BRIEF: Self = Self {
-        file: Duration::from_millis(200),
-        entry: Duration::from_millis(500),
-        whole: Duration::from_secs(2),
-    };
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            file: Duration::from_secs(1),
-            entry: Duration::from_secs(3),
-            whole: Duration::from_secs(30),
-        }
-    }
-}
 
 /// State that the workers and the thread that watches them share.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ mod ethtool;
 mod expand;
 mod facts;
 mod files;
+mod limits;
 mod slow;
 mod special;
 #[cfg(test)]
@@ -12,7 +13,7 @@ mod tests;
 mod tree;
 mod watch;
 
-pub(crate) use files::Limits;
+pub(crate) use limits::Limits;
 pub(crate) use tree::Tree;
 
 use deburr_core::snapshot::{Class, Fact, Host, Reading, SCHEMA, Snapshot, Tool, Value, filter};

@@ -28,6 +28,8 @@ const LATEST: f64 = 0.2;
 const STEPS: u32 = 8;
 /// Ratio of successive periods that are tried.
 const STEP: f64 = 1.01;
+/// Part of the best fit that is told as one that is as good.
+const NEARLY: f64 = 0.95;
 /// Fewest distances of bursts in a block that is not missing.
 const LEAST_DISTANCES: usize = 2;
 /// Most rounds, of one block for each value.
@@ -133,7 +135,10 @@ fn judged(
     }
     let own = vec![0; blocks.len()];
     let (fit, late_ns) = Fits::to_values(blocks, &[]).best(&own);
-    let (fit_of_one, one_ns) = Fits::to_one_period(blocks, &[]).best(&own);
+    let one = Fits::to_one_period(blocks, &[]);
+    let (fit_of_one, best_ns) = one.best(&own);
+    // What fits a period also fits its half.
+    let one_ns = one.longest(&own, NEARLY * fit_of_one).unwrap_or(best_ns);
     let too_many = missing as f64 > MAY_MISS * blocks.len() as f64;
     let verdict = if too_many && rounds == MOST_ROUNDS {
         Verdict::Inconclusive { reason: Reason::NumbersMissing }
@@ -212,14 +217,24 @@ impl Fits {
         Self::new(blocks, values, periods, |period, own, value| period * own / value)
     }
 
-    /// The largest mean fit of the blocks, each with the value of that number, and the parameter that it comes with.
-    fn best(&self, order: &[usize]) -> (f64, f64) {
-        let at = |parameter: usize| -> f64 {
+    /// The mean fit of the blocks, each with the value of that number, with each parameter.
+    fn means(&self, order: &[usize]) -> impl DoubleEndedIterator<Item = (f64, f64)> {
+        let sum = move |parameter: usize| -> f64 {
             self.fits.iter().zip(order).map(|(fits, value)| fits[*value][parameter]).sum()
         };
-        let all = (0..self.parameters.len()).map(|it| (at(it) / self.fits.len().max(1) as f64, it));
-        let best = all.max_by(|x, y| x.0.total_cmp(&y.0));
-        best.map_or((0.0, 0.0), |(fit, parameter)| (fit, self.parameters[parameter]))
+        let blocks = self.fits.len().max(1) as f64;
+        let all = self.parameters.iter().enumerate();
+        all.map(move |(at, parameter)| (sum(at) / blocks, *parameter))
+    }
+
+    /// The largest mean fit, and its parameter.
+    fn best(&self, order: &[usize]) -> (f64, f64) {
+        self.means(order).max_by(|x, y| x.0.total_cmp(&y.0)).unwrap_or_default()
+    }
+
+    /// The largest parameter with that mean fit at least.
+    fn longest(&self, order: &[usize], least: f64) -> Option<f64> {
+        self.means(order).rev().find(|it| it.0 >= least).map(|it| it.1)
     }
 }
 

@@ -36,6 +36,7 @@ fn bursts_that_follow_are_confirmed_and_those_that_stay_are_refuted() {
         let it = judge_periods(&[round(VALUES, |_| ticks(stays, &[1, 1, 2, 1]))]).unwrap();
         assert_eq!(it.verdict, Verdict::Refuted, "{stays}: {it:?}");
         assert!(it.fit_of_one > 0.95, "{it:?}");
+        assert!((it.one_ns / stays - 1.0).abs() < 0.05, "its half fits as well: {it:?}");
     }
 }
 
