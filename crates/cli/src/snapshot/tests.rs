@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Snapshots of captured trees in which files are missing, torn or hostile, and of a reader that hangs.
 
-use super::files::{Limits, SharedState};
+use super::Limits;
+use super::files::SharedState;
 use super::{Tree, take, watch};
 use crate::collect::fixture::Host;
 use deburr_core::snapshot::{Class, Integer, Snapshot, Unit, Value};
