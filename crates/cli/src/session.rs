@@ -62,13 +62,11 @@ pub(crate) fn run(plan: &Plan, sinks: &mut Sinks, signals: &Signals) -> anyhow::
     let facts = if sinks.has_file() { host_facts(&cx.roots) } else { None };
     cost.start();
     let watch = TargetWatch::new(&cx.target, &cx.roots);
+    sinks.begin();
     let clocks = Clocks::now();
     cx.window = WindowClock::starting_at(clocks.mono_ns);
     let asked_ns = plan.window.map(|window| window.as_nanos().try_into().unwrap_or(u64::MAX));
     sinks.push(&Record::Meta(Box::new(meta(&cx, clocks, asked_ns))));
-    if let Some(facts) = facts {
-        sinks.push(&Record::HostFacts(Box::new(facts)));
-    }
     for (source, state) in not_open {
         sinks.push(&Record::Coverage(Coverage { t_ns: 0, source, state }));
     }
@@ -84,7 +82,7 @@ pub(crate) fn run(plan: &Plan, sinks: &mut Sinks, signals: &Signals) -> anyhow::
         missed: 0,
         latest_ns: 0,
     };
-    session.observe(asked_ns, signals);
+    session.observe(asked_ns, facts, signals);
     Ok(())
 }
 
@@ -131,7 +129,7 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    fn observe(&mut self, asked_ns: Option<u64>, signals: &Signals) {
+    fn observe(&mut self, asked_ns: Option<u64>, facts: Option<HostFacts>, signals: &Signals) {
         let mut schedule = Schedule::default();
         self.push(Record::Coverage(Coverage {
             t_ns: 0,
@@ -139,6 +137,10 @@ impl Session<'_> {
             state: State::Active,
         }));
         self.beat(BeatTime { t_ns: 0, beat: Beat::Start });
+        // Not before: compressing them takes time, and threads are observed from that beat on.
+        if let Some(facts) = facts {
+            self.push(Record::HostFacts(Box::new(facts)));
+        }
         self.sinks.commit(0);
         let end_ns = asked_ns.unwrap_or(u64::MAX);
         loop {

@@ -22,16 +22,13 @@ pub(crate) struct Sinks {
 }
 
 impl Sinks {
-    /// The recording begins with the first record: until then, an existing file stays as it is.
+    /// Until [`Self::begin`], or the first record, an existing file stays as it is.
     pub(crate) fn new(fold: Option<Fold>, claim: Option<Claim>) -> Self {
         Self { fold, claim, writer: None, committed_ns: 0, store_failed: false }
     }
 
-    /// Passes a record to every sink.
-    pub(crate) fn push(&mut self, record: &Record) {
-        if let Some(fold) = &mut self.fold {
-            fold.push(record);
-        }
+    /// Begins the recording, if it has not begun: that takes time, which is not to be part of the window.
+    pub(crate) fn begin(&mut self) {
         match self.claim.take().map(Claim::begin) {
             Some(Ok(writer)) => self.writer = Some(writer),
             Some(Err(error)) => {
@@ -40,6 +37,14 @@ impl Sinks {
             }
             None => {}
         }
+    }
+
+    /// Passes a record to every sink.
+    pub(crate) fn push(&mut self, record: &Record) {
+        if let Some(fold) = &mut self.fold {
+            fold.push(record);
+        }
+        self.begin();
         if let Some(writer) = &mut self.writer
             && let Err(error) = writer.push(record)
         {
