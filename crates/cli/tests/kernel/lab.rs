@@ -47,6 +47,18 @@ pub(crate) fn made_by(pid: u32, dir: &Path) -> Option<PathBuf> {
     own.next().map(|entry| entry.path())
 }
 
+/// Starts `deburr lab run` with these arguments; what it says is not read.
+pub(crate) fn lab_run(arguments: &[&str]) -> Child {
+    Command::new(DEBURR)
+        .args(["lab", "run", "--json"])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
 /// Longest time to wait for an idle CPU.
 const IDLE_WITHIN: Duration = Duration::from_secs(60);
 
@@ -217,13 +229,7 @@ fn a_signal_in_the_middle_leaves_nothing() {
         (Signal::HUP, Some(130)),
         (Signal::KILL, None),
     ] {
-        let mut lab = Command::new(DEBURR)
-            .args(["lab", "run", "neighbour-2", "-d2", "--json"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut lab = lab_run(&["neighbour-2", "-d2"]);
         let pid = lab.id();
         let dirs = || roots.iter().filter_map(|root| made_by(pid, root));
         let workers = || -> Vec<u32> {

@@ -4,11 +4,11 @@
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
 use crate::common;
-use crate::lab::{DEBURR, alone, cgroup_roots, janitor, made, made_by, until};
+use crate::lab::{DEBURR, alone, cgroup_roots, janitor, lab_run, made, made_by, until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Current values, by file, of what scenarios with a disk change on this host: settings and loop devices.
 fn host_state() -> BTreeMap<PathBuf, String> {
@@ -75,13 +75,7 @@ fn a_disk_and_settings_are_undone_whatever_happens() {
         }
         for signal in [Signal::INT, Signal::KILL] {
             let before = settings();
-            let mut lab = Command::new(DEBURR)
-                .args(["lab", "run", scenario, "-d1", "--json"])
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap();
+            let mut lab = lab_run(&[scenario, "-d1"]);
             let pid = lab.id();
             until("the setting is changed", || {
                 assert!(lab.try_wait().unwrap().is_none(), "{scenario} ended too early");

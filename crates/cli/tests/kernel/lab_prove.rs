@@ -3,11 +3,11 @@
 //! however it ends.
 
 use crate::common;
-use crate::lab::{DEBURR, alone, cgroup_roots, made_by, until};
+use crate::lab::{DEBURR, alone, cgroup_roots, lab_run, made_by, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 #[test]
 fn a_limit_that_does_not_bind_is_refuted() {
@@ -70,13 +70,7 @@ fn a_signal_while_the_suspect_is_paused_leaves_nothing() {
     };
     let before = journals();
     for (signal, status) in [(Signal::INT, Some(130)), (Signal::KILL, None)] {
-        let mut lab = Command::new(DEBURR)
-            .args(["lab", "run", "decoy-suspect", "--prove", "--json", "--weight=3"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut lab = lab_run(&["decoy-suspect", "--prove", "--weight=3"]);
         let pid = lab.id();
         let dirs = || roots.iter().filter_map(|root| made_by(pid, root));
         let is_paused = || {

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
 use crate::common;
-use crate::lab::{DEBURR, alone, cgroup_roots, janitor, made, made_by, until};
+use crate::lab::{DEBURR, alone, cgroup_roots, janitor, lab_run, made, made_by, until};
 use crate::lab_disk::{attached_below, lacks_disk, mounts_below, settings};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
@@ -53,13 +53,7 @@ fn is_unlocked(journal: &Path) -> bool {
 
 /// Starts a run and kills its janitor and then itself, some time after the janitor is there.
 fn killed_twice(scenario: &str, after: Duration) -> u32 {
-    let mut lab = Command::new(DEBURR)
-        .args(["lab", "run", scenario, "-d2", "--json"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut lab = lab_run(&[scenario, "-d2"]);
     let pid = lab.id();
     until("its janitor is there", || janitor_of(pid).is_some());
     std::thread::sleep(after);

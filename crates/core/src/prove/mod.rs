@@ -4,7 +4,7 @@
 //!
 //! The runner asks [`design::Design`] whether a block is with or without the change, measures one number in each, and
 //! asks [`judge::judge`] after each group of blocks what the numbers say. Where a period must follow a setting,
-//! [`period::PeriodDesign`] and [`period::judge_periods`] do the same. What may be changed is in [`knob`].
+//! [`period::order`] and [`period::judge_periods`] do the same. What may be changed is in [`knob`].
 
 pub mod design;
 pub mod effect;

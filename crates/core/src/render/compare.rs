@@ -394,6 +394,11 @@ fn facts(page: &mut Page, it: &Comparison, verbosity: u8) {
         let most = if verbosity > 1 { usize::MAX } else { ROWS };
         super::host_diff::table(page, &title, &matter, most);
     }
+    if facts.not_compared > 0 {
+        let n = counted(facts.not_compared, "fact is", "facts are");
+        let text = format!("{n} not known of both hosts, and not compared");
+        page.paragraph(0, 2, Colour::Aside, &text);
+    }
     match (rest.len() as u64, verbosity) {
         (0, _) => {}
         (_, 2..) => super::host_diff::table(page, "not known to matter", &rest, usize::MAX),
