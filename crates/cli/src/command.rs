@@ -5,6 +5,7 @@
 use crate::failure::Failure;
 use deburr_core::recording::TargetSpec;
 use deburr_core::text::name;
+use deburr_sys::hold::{self, Held};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Child;
@@ -14,24 +15,37 @@ use std::process::Child;
 pub(crate) struct Command {
     line: String,
     child: Child,
+    /// `None` once it runs.
+    held: Option<Held>,
     ended: bool,
 }
 
 impl Command {
-    /// Starts the command; `None` if `words` is empty. With `stdout_is_taken`, its stdout goes to stderr, so that
-    /// its output does not mix with a machine-readable document on stdout.
+    /// Starts the command, and holds it before its first instruction until [`Self::release`], where that is possible;
+    /// `None` if `words` is empty. With `stdout_is_taken`, its stdout goes to stderr, so that its output does not mix
+    /// with a machine-readable document on stdout.
     pub(crate) fn start(words: &[OsString], stdout_is_taken: bool) -> anyhow::Result<Option<Self>> {
         let Some((program, arguments)) = words.split_first() else { return Ok(None) };
-        let mut command = std::process::Command::new(program);
-        command.args(arguments);
-        if stdout_is_taken {
-            command.stdout(std::io::stderr());
-        }
-        let child = command.spawn().map_err(|error| {
+        let make = || {
+            let mut command = std::process::Command::new(program);
+            command.args(arguments);
+            if stdout_is_taken {
+                command.stdout(std::io::stderr());
+            }
+            command
+        };
+        let (child, held) = hold::spawn(make).map_err(|error| {
             Failure::bad_input(format!("cannot start `{}`: {error}", program.display()))
         })?;
         let line = name::decode(words.join(OsString::from(" ").as_os_str()).as_bytes());
-        Ok(Some(Self { line, child, ended: false }))
+        Ok(Some(Self { line, child, held, ended: false }))
+    }
+
+    /// Lets the command run.
+    pub(crate) fn release(&mut self) {
+        if let Some(held) = self.held.take() {
+            held.release();
+        }
     }
 
     /// The target to record: the command and its descendants.

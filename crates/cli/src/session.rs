@@ -53,13 +53,12 @@ pub(crate) fn run(plan: &Plan, sinks: &mut Sinks, signals: &Signals) -> anyhow::
     let mut cost = SelfCost::open(&cx.roots, cx.processes.reader().clone());
     let (running, not_open) = sources::open(&mut cx);
     sources::require_delays(&not_open)?;
-    // The command starts only when all collectors that will observe it are open.
+    // What takes time is done before the command starts and the window begins: threads are observed from there on.
+    let facts = if sinks.has_file() { host_facts(&cx.roots) } else { None };
     let command = Command::start(&plan.command, plan.stdout_is_taken)?;
     if let (None, Some(command)) = (&plan.target, &command) {
         cx.target = command.target();
     }
-    // What takes time is done before the window begins, because threads are observed from its start.
-    let facts = if sinks.has_file() { host_facts(&cx.roots) } else { None };
     cost.start();
     let watch = TargetWatch::new(&cx.target, &cx.roots);
     sinks.begin();
@@ -137,6 +136,9 @@ impl Session<'_> {
             state: State::Active,
         }));
         self.beat(BeatTime { t_ns: 0, beat: Beat::Start });
+        if let Some(command) = &mut self.command {
+            command.release();
+        }
         // Not before: compressing them takes time, and threads are observed from that beat on.
         if let Some(facts) = facts {
             self.push(Record::HostFacts(Box::new(facts)));

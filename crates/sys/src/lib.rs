@@ -4,6 +4,7 @@
 //! - [`handle`]: open a file of a filesystem by its handle, to ask for its name (`open_by_handle_at`).
 //! - [`fiemap`]: where the bytes of a file are on its device (`FS_IOC_FIEMAP`).
 //! - [`child`]: wait for a child and get what it used (`wait4`).
+//! - [`hold`]: start a program and hold it before its first instruction (`ptrace`).
 //! - [`lock`]: a part of a file, locked together with other readers (`F_OFD_SETLK`).
 //! - [`memory`]: an allocator that ends the process with a message if there is no memory.
 //! - [`realtime`]: precedence over ordinary tasks (`sched_setscheduler`).
@@ -14,6 +15,7 @@
 pub mod child;
 pub mod fiemap;
 pub mod handle;
+pub mod hold;
 pub mod lock;
 pub mod memory;
 pub mod realtime;

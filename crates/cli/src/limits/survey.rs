@@ -22,10 +22,13 @@ use deburr_core::recording::{CgroupId, RuntimeReading};
 use deburr_core::text::name;
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Threads whose affinities are read per process.
 const MAX_THREADS: usize = 4096;
+/// How often a process is looked at if it changes meanwhile.
+const MAX_LOOKS: u32 = 5;
 
 /// What the user asks.
 #[derive(Debug)]
@@ -60,10 +63,11 @@ pub(crate) fn look(question: &SurveyRequest<'_>, roots: &Roots) -> Document {
         }
         others.given_up = reader.given_up();
     } else {
-        processes.extend(question.pids.iter().filter_map(|&pid| {
-            let stat = read_stat(roots, pid)?;
-            Some(survey.row(pid, &stat, &mut Unlisted::default()))
-        }));
+        processes.extend(
+            question.pids.iter().filter_map(|&pid| {
+                survey.row(pid, read_stat(roots, pid)?, &mut Unlisted::default())
+            }),
+        );
     }
     processes.sort_by_cached_key(|row| (rank(row), row.pid));
     Document {
@@ -120,7 +124,7 @@ impl Survey<'_> {
             others.kernel_threads += 1;
             return None;
         }
-        let row = self.row(pid, &stat, others);
+        let row = self.row(pid, stat, others)?;
         let limited =
             row.limit.as_ref().is_none_or(|limit| limit.cpus < f64::from(self.online.len() as u32));
         if !limited && row.runtime.is_none() {
@@ -130,7 +134,31 @@ impl Survey<'_> {
         Some(row)
     }
 
-    fn row(&mut self, pid: u32, stat: &PidStat, others: &mut Unlisted) -> Row {
+    /// The row of a process that was the same program under the same limits from the beginning to the end of the look;
+    /// `None` if it has ended.
+    fn row(&mut self, pid: u32, mut stat: PidStat, others: &mut Unlisted) -> Option<Row> {
+        let mut standing = Standing::of(self.roots, pid);
+        for _ in 0..MAX_LOOKS {
+            let mut counted = others.clone();
+            let row = self.look(pid, &stat, &mut counted);
+            let after = Standing::of(self.roots, pid);
+            if after == standing {
+                *others = counted;
+                return Some(row);
+            }
+            let Some(now) = read_stat(self.roots, pid).filter(|now| !has_ended(now)) else {
+                others.ended += 1;
+                return None;
+            };
+            (stat, standing) = (now, after);
+        }
+        let mut row = self.look(pid, &stat, others);
+        row.notes
+            .push("it changed while it was looked at: not all of this was true at once".into());
+        Some(row)
+    }
+
+    fn look(&mut self, pid: u32, stat: &PidStat, others: &mut Unlisted) -> Row {
         let tid = living_thread(self.roots, stat);
         let status =
             fs::read(self.roots.proc.join(tid.to_string()).join("status")).unwrap_or_default();
@@ -260,6 +288,28 @@ impl Survey<'_> {
             affinity: None,
             affinity_of_threads: BTreeMap::new(),
             cpuset: None,
+        }
+    }
+}
+
+/// By what a process is told from what it was before: another program, another cgroup or other CPUs.
+#[derive(Debug, PartialEq, Eq)]
+struct Standing {
+    program: Option<PathBuf>,
+    comm: Option<String>,
+    cgroup: Vec<u8>,
+    cpus_allowed: Option<Vec<u32>>,
+}
+
+impl Standing {
+    fn of(roots: &Roots, pid: u32) -> Self {
+        let dir = roots.proc.join(pid.to_string());
+        let read = |name| fs::read(dir.join(name)).unwrap_or_default();
+        Self {
+            program: fs::read_link(dir.join("exe")).ok(),
+            comm: read_stat(roots, pid).map(|stat| stat.comm),
+            cgroup: read("cgroup"),
+            cpus_allowed: pid::status(&read("status")).cpus_allowed,
         }
     }
 }

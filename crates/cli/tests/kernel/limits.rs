@@ -199,7 +199,11 @@ fn what_a_runtime_can_see_of_its_quota_is_told_with_the_reason() {
         let row = row_when(&running, |row| number(row).0 == 9);
         let seen: Value = serde_json::from_str(expected).unwrap();
         assert_eq!(row["runtime"]["seen"], seen, "{script}");
-        assert_eq!((&row["limit"]["cpus"], &row["verdict"]), (&1.9.into(), &"above".into()));
+        assert_eq!(
+            (&row["limit"]["cpus"], &row["verdict"]),
+            (&1.9.into(), &"above".into()),
+            "{script}: {row:#}"
+        );
         assert!(
             row["runtime"]["belief"]["fix"][0]["action"].as_str().unwrap().contains("GOMAXPROCS=2")
         );
