@@ -167,14 +167,14 @@ static __noinline __u64 began_unseen(struct sched_area *area, struct task_struct
 		count_left_unseen(area);
 	if (arrival > since && arrival <= now) {
 		run->end_ns = arrival;
-		run->queued_ns = area->cpu.queued_ns;
+		run->waited = area->cpu.waited;
 		run->tid = area->cpu.tid;
 		run->tgid = area->cpu.tgid;
 		barrier();
 		area->cpu.head++;
 		since = arrival;
 	}
-	area->cpu.queued_ns = 0;
+	area->cpu.waited = 0;
 	return since;
 }
 
@@ -191,7 +191,7 @@ static __always_inline __u64 end_run(struct sched_area *area, struct task_struct
 		began = began_unseen(area, prev, now);
 	run = &area->run[area->cpu.head & (RUNS - 1)];
 	run->end_ns = now;
-	run->queued_ns = area->cpu.queued_ns;
+	run->waited = area->cpu.waited;
 	run->tid = prev->pid;
 	run->tgid = prev->tgid;
 	barrier();
@@ -208,7 +208,7 @@ static __always_inline int on_switch(unsigned long long *ctx, bool state_told, b
 	__u32 slot = cpu_of(prev), tid = prev->pid;
 	struct sched_area *area = bpf_map_lookup_elem(&areas, &slot);
 	struct rq *rq = next->se.cfs_rq->rq;
-	__u64 clock = rq->clock, now = clock, began, waited = 0, local = 0;
+	__u64 clock = rq->clock, now = clock, began, waited = 0, local = 0, throttled = 0;
 	/* Loaded here and not where it is needed: for each path on which the verifier reaches a
 	 * load of a pointer from a task, it searches all kernel types by name. */
 	__u64 cgroup_set = (__u64)prev->cgroups;
@@ -253,16 +253,18 @@ static __always_inline int on_switch(unsigned long long *ctx, bool state_told, b
 			t = atomic ? find_arriving_atomic(area, next, now, &slot)
 				   : find_arriving_plain(area, next, now, &slot);
 		if (likely(t))
-			waited = switch_in(area, t, ctx, clock, now, &local);
+			waited = switch_in(area, t, ctx, clock, now, &local, &throttled);
 		else
 			area->cpu.lost.thread_table_full++;
 	}
 	area->cpu.slot = slot;
-	area->cpu.queued_ns = waited;
-	waited = forgotten(&area->cpu.queued_ns);
+	area->cpu.waited = waited;
+	waited = forgotten(&area->cpu.waited);
 	if (waited)
 		count_wait(area, slot, waited, local, now - local >= began,
 			   task_arg(ctx, PREV)->tgid);
+	if (unlikely(throttled))
+		area->cpu.waited = with_throttled(area->cpu.waited, throttled);
 	if (unlikely(clock - area->cpu.compared_ns > COMPARE_EACH_NS))
 		compare_clocks(area, clock, bpf_ktime_get_ns() - clock, now == clock);
 	barrier();

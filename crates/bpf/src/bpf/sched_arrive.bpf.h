@@ -81,13 +81,27 @@ static __noinline int note_moved(struct sched_area *area, struct sched_thread *t
 	return 0;
 }
 
+/* The wait that ended, packed (WAIT_THROTTLED). */
+static __always_inline __u64 with_throttled(__u64 queued_ns, __u64 throttled_ns)
+{
+	__u64 most = (1ULL << (63 - WAIT_QUEUED_BITS)) - 1;
+	__u64 units = throttled_ns >> WAIT_THROTTLED_SHIFT;
+
+	if (units > most)
+		units = most;
+	if (queued_ns >> WAIT_QUEUED_BITS)
+		queued_ns = (1ULL << WAIT_QUEUED_BITS) - 1;
+	return WAIT_THROTTLED | units << WAIT_QUEUED_BITS | queued_ns;
+}
+
 /*
  * Returns the length of the wait that ended, as far as it is known to be one; `*local` of it was on
- * this CPU. `clock` = the run queue's own clock, which may lag behind `now`.
+ * this CPU. `*throttled` is how long the thread was throttled besides. `clock` = the run queue's own
+ * clock, which may lag behind `now`.
  */
 static __always_inline __u64 switch_in(struct sched_area *area, struct sched_thread *t,
 				       unsigned long long *ctx, __u64 clock, __u64 now,
-				       __u64 *local)
+				       __u64 *local, __u64 *throttled)
 {
 	struct task_struct *next = task_arg(ctx, NEXT);
 	__u64 since = t->since_ns < now ? t->since_ns : now;
@@ -113,6 +127,7 @@ static __always_inline __u64 switch_in(struct sched_area *area, struct sched_thr
 	if (unlikely(w.throttled_ns)) {
 		t->in_state_ns[ST_THROTTLED] += w.throttled_ns;
 		area->cpu.throttled_ns += w.throttled_ns;
+		*throttled = w.throttled_ns;
 	}
 	if (unlikely(*local != counted || counted >= long_wait_ns))
 		area->cpu.scratch.was_off_ns = since;

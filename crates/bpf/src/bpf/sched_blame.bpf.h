@@ -169,7 +169,7 @@ static __noinline int blame_walk(struct sched_area *area, struct sched_area *whe
 static __noinline __u64 untold(struct sched_area *area)
 {
 	volatile struct sched_scratch *scratch = &area->cpu.scratch;
-	__u64 left = area->cpu.queued_ns;
+	__u64 left = area->cpu.waited;
 	__u32 slot = scratch->slot;
 	struct sched_reported *reported;
 

@@ -16,8 +16,24 @@ pub struct Run {
     pub start_ns: u64,
     /// End, on the run queues' clock.
     pub end_ns: u64,
-    /// How long the thread waited in the run queue right before.
+    /// How long the thread waited in run queues right before.
     pub queued_ns: u64,
+    /// How long it was throttled besides, in units of 2^14 ns.
+    pub throttled_ns: u64,
+}
+
+/// `WAIT_THROTTLED` and its shifts in `sched.h`.
+const WAIT_THROTTLED: u64 = 1 << 63;
+const WAIT_QUEUED_BITS: u32 = 40;
+const WAIT_THROTTLED_SHIFT: u32 = 14;
+
+/// Time in run queues and throttled time of a wait, as the probe packs them.
+fn unpacked(waited: u64) -> (u64, u64) {
+    if waited & WAIT_THROTTLED == 0 {
+        return (waited, 0);
+    }
+    let queued_ns = waited & ((1 << WAIT_QUEUED_BITS) - 1);
+    (queued_ns, (waited & !WAIT_THROTTLED) >> WAIT_QUEUED_BITS << WAIT_THROTTLED_SHIFT)
 }
 
 /// The reader's position in each ring.
@@ -78,7 +94,8 @@ impl Timeline {
     pub fn current(probe: &SchedProbe, cpu: usize, now_ns: u64) -> Option<Run> {
         let cpu = probe.cpu(cpu).filter(|cpu| cpu.since_ns != 0)?;
         let (start_ns, end_ns) = (cpu.since_ns, now_ns.max(cpu.since_ns));
-        Some(Run { tid: cpu.tid, tgid: cpu.tgid, start_ns, end_ns, queued_ns: cpu.queued_ns })
+        let (queued_ns, throttled_ns) = unpacked(cpu.waited);
+        Some(Run { tid: cpu.tid, tgid: cpu.tgid, start_ns, end_ns, queued_ns, throttled_ns })
     }
 }
 
@@ -87,11 +104,27 @@ fn head(probe: &SchedProbe, cpu: usize) -> u64 {
 }
 
 fn run(start_ns: u64, entry: &sched_run) -> Run {
+    let (queued_ns, throttled_ns) = unpacked(entry.waited);
     Run {
         tid: entry.tid,
         tgid: entry.tgid,
         start_ns: start_ns.min(entry.end_ns),
         end_ns: entry.end_ns,
-        queued_ns: entry.queued_ns,
+        queued_ns,
+        throttled_ns,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_times_of_a_wait_are_unpacked() {
+        assert_eq!(unpacked(7_000_000), (7_000_000, 0));
+        let packed = WAIT_THROTTLED | (100 << WAIT_QUEUED_BITS) | 7_000_000;
+        assert_eq!(unpacked(packed), (7_000_000, 100 << 14));
+        let most = ((1 << 40) - 1, ((1 << 23) - 1) << 14);
+        assert_eq!(unpacked(u64::MAX), most);
     }
 }

@@ -29,6 +29,8 @@ pub struct Waiter {
     pub since_ns: u64,
     /// How long it has been queued, within the window.
     pub queued_ns: u64,
+    /// How long it has been throttled besides, also before the window.
+    pub throttled_ns: u64,
     /// The last part of `queued_ns`, on the queue of `cpu`.
     pub here_ns: u64,
     /// The CPU on whose queue it is.
@@ -44,7 +46,8 @@ impl Waiter {
     #[must_use]
     pub fn example(queued_ns: u64, here_ns: u64, cpu: usize) -> Self {
         let (tid, tgid, since_ns, slot, seq) = (1, 1, 0, 0, 0);
-        Self { tid, tgid, since_ns, queued_ns, here_ns, cpu, moved: None, slot, seq }
+        let throttled_ns = 0;
+        Self { tid, tgid, since_ns, queued_ns, throttled_ns, here_ns, cpu, moved: None, slot, seq }
     }
 }
 
@@ -119,6 +122,7 @@ impl Waiting {
                 tgid: found.tgid,
                 since_ns: found.since_ns,
                 queued_ns,
+                throttled_ns: found.throttled_ns,
                 here_ns: found.here_ns.min(queued_ns),
                 cpu: found.cpu as usize,
                 moved: (found.was_cpu != NONE).then_some((found.was_cpu as usize, found.moved_ns)),

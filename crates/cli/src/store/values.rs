@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 /// Codes of [`Culprit`]s that are not processes.
 const MIGRATED: i64 = -1;
 const NOT_SAMPLED: i64 = -2;
+const THROTTLED: i64 = -3;
 
 /// Limit against damaged files: a wrong number must not make the reader allocate all memory. A second has 100 bins.
 const MOST_BINS: u64 = 4_096;
@@ -210,13 +211,14 @@ words! {
 
 impl Scalar for Culprit {
     const KIND: &'static str = "INTEGER";
-    const EXPECTED: &'static str = "a process, -1 or -2";
+    const EXPECTED: &'static str = "a process, or -1 to -3";
 
     fn cell(&self) -> Cell<'_> {
         Cell::Integer(match self {
             Self::Process(id) => id.0.into(),
             Self::Migrated => MIGRATED,
             Self::NotSampled => NOT_SAMPLED,
+            Self::Throttled => THROTTLED,
         })
     }
 
@@ -224,6 +226,7 @@ impl Scalar for Culprit {
         match value.as_i64()? {
             MIGRATED => Some(Self::Migrated),
             NOT_SAMPLED => Some(Self::NotSampled),
+            THROTTLED => Some(Self::Throttled),
             id => id.try_into().ok().map(ProcId).map(Self::Process),
         }
     }

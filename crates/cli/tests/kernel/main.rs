@@ -22,6 +22,7 @@ mod lab_disk;
 mod lab_prove;
 mod left_behind;
 mod limits;
+mod longest;
 mod memory;
 mod missed;
 mod oversubscribed;

@@ -16,7 +16,7 @@ pub struct LongestWait {
     pub pid: Option<u32>,
     /// Its thread that waited.
     pub tid: u32,
-    /// Length of the wait, in nanoseconds.
+    /// Length of the wait, in run queues and throttled by a quota, in nanoseconds.
     pub wait_ns: u64,
     /// What it was behind. The parts sum to `wait_ns`.
     pub parts: Vec<WaitPart>,
@@ -25,7 +25,8 @@ pub struct LongestWait {
 /// A part of a wait.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WaitPart {
-    /// What ran meanwhile; of kind `unknown`, with a note, where that is not known or nothing did.
+    /// What ran meanwhile; of kind `cgroup` = its quota had run out; of kind `unknown`, with a note, where that is not known
+    /// or nothing ran.
     #[serde(flatten)]
     pub entity: Entity,
     /// Length of the part, in nanoseconds.

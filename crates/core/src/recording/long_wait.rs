@@ -5,8 +5,9 @@ use super::observed::observed;
 use super::{Culprit, ProcId, Source};
 use serde::{Deserialize, Serialize};
 
-/// A part of one run-queue wait: one of the longest of the process that ended within a second. Records of the same wait
-/// follow each other, and have the same [`Self::t_ns`], [`Self::victim`] and [`Self::tid`].
+/// A part of one wait for a CPU, in run queues or throttled by a quota: one of the longest of the process that ended
+/// within a second. Records of the same wait follow each other, and have the same [`Self::t_ns`], [`Self::victim`] and
+/// [`Self::tid`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LongWait {
     /// When the wait ended, or the window ended during it.

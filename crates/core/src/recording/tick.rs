@@ -79,13 +79,15 @@ pub enum Culprit {
     Migrated,
     /// Unknown: the probe's budget for long look-ups was spent, or its memory was full.
     NotSampled,
+    /// Nothing: the thread was stopped by a quota. Only a part of a [`super::LongWait`].
+    Throttled,
 }
 
 impl Culprit {
     pub(super) fn process(self) -> Option<ProcId> {
         match self {
             Self::Process(id) => Some(id),
-            Self::Migrated | Self::NotSampled => None,
+            Self::Migrated | Self::NotSampled | Self::Throttled => None,
         }
     }
 }

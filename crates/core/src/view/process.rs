@@ -413,7 +413,7 @@ impl<'v> Groups<'v> {
                         self.of.get(&id).map_or(GroupCulprit::Others, |&at| GroupCulprit::Group(at))
                     }
                     Culprit::Migrated => GroupCulprit::Migrated,
-                    Culprit::NotSampled => GroupCulprit::NotSampled,
+                    Culprit::NotSampled | Culprit::Throttled => GroupCulprit::NotSampled,
                 };
                 *sum.entry(behind).or_default() += ns;
             }

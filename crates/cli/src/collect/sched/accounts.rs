@@ -456,7 +456,9 @@ impl Tally {
         };
         let done = std::mem::replace(account, fresh);
         let t0_ns = done.t0_ns;
-        emit(Record::ProcessTick(Box::new(done.tick(victim, t1_ns))));
+        let tick = done.tick(victim, t1_ns);
+        let throttled = tick.states.throttled_ns > 0;
+        emit(Record::ProcessTick(Box::new(tick)));
         if cx.processes.in_target(victim) {
             let long = done.blame.iter().filter(|&(_, &ns)| ns >= SUSPECT_NS);
             for (behind, _) in long {
@@ -468,9 +470,15 @@ impl Tally {
         for (culprit, ns) in self.culprits(cx, &done.blame, emit) {
             emit(Record::Blame(BlameTick { t0_ns, t1_ns, victim, culprit, ns }));
         }
-        if let Some((WholeWait { tid, wait_ns, parts, .. }, t_ns)) = done.longest.as_deref() {
-            let (t_ns, tid, wait_ns) = (*t_ns, *tid, *wait_ns);
-            for (culprit, ns) in self.culprits(cx, parts, emit) {
+        if let Some((whole, t_ns)) = done.longest.as_deref() {
+            let &WholeWait { tid, wait_ns, throttled_ns, ref parts, .. } = whole;
+            let mut parts = self.culprits(cx, parts, emit);
+            // Also of 0 ns: it tells from recordings of older versions, which leave throttled time out.
+            if throttled {
+                parts.insert(Culprit::Throttled, throttled_ns);
+            }
+            for (culprit, ns) in parts {
+                let t_ns = *t_ns;
                 emit(Record::LongWait(LongWait { t_ns, victim, tid, wait_ns, culprit, ns }));
             }
         }

@@ -302,8 +302,14 @@ mod tests {
     #[test]
     fn waits_beyond_the_budget_are_counted() {
         let mut finder = IdleFinder::begin(2);
-        let run =
-            |tgid| Run { tid: tgid, tgid, start_ns: 500_000, end_ns: 600_000, queued_ns: 200_000 };
+        let run = |tgid| Run {
+            tid: tgid,
+            tgid,
+            start_ns: 500_000,
+            end_ns: 600_000,
+            queued_ns: 200_000,
+            throttled_ns: 0,
+        };
         for _ in 0..2 * WAITS_PER_BIN {
             finder.ran(0, run(7));
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The longest waits of a second, each whole: what the thread waited behind, and when.
+//! The longest waits of a second, each whole: what the thread waited behind, how long it was throttled, and when.
 
 use super::long_waits::{LongWaits, WaitPart};
 use deburr_bpf::sched::{LastMove, ProbeCulprit, Run, SchedProbe, Waiter};
@@ -14,10 +14,12 @@ const OTHERS: usize = 50;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WholeWait {
     pub(super) tid: u32,
+    /// Length, in run queues and throttled.
     pub(super) wait_ns: u64,
+    pub(super) throttled_ns: u64,
     /// When it ended, on the run queues' clock.
     pub(super) until_ns: u64,
-    /// Nanoseconds behind each. They sum to the wait.
+    /// Nanoseconds behind each. They sum to what the thread was not throttled.
     pub(super) parts: BTreeMap<ProbeCulprit, u64>,
 }
 
@@ -26,6 +28,9 @@ pub(super) struct WholeWait {
 pub(super) struct LongestWaits {
     /// Of waits that began before this time of the run queues' clock only a part is known.
     known_from_ns: u64,
+    /// Threads are throttled one by one, before they are queued. Otherwise a whole group is, while its threads are queued,
+    /// and when within the wait that was is not known.
+    one_by_one: bool,
     longest: BTreeMap<u32, WholeWait>,
     /// Waits that ended since the last look, with the CPU whose run queue they ended in.
     ended: BTreeMap<u32, (usize, Run)>,
@@ -33,23 +38,24 @@ pub(super) struct LongestWaits {
 
 impl LongestWaits {
     /// Starts at that time of the run queues' clock.
-    pub(super) fn begin(known_from_ns: u64) -> Self {
-        Self { known_from_ns, ..Self::default() }
+    pub(super) fn begin(known_from_ns: u64, one_by_one: bool) -> Self {
+        Self { known_from_ns, one_by_one, ..Self::default() }
     }
 
     /// Adds a stay on a CPU, which began with the end of a wait.
     pub(super) fn ran(&mut self, cpu: usize, run: Run) {
-        let from_ns = run.start_ns.saturating_sub(run.queued_ns);
+        let wait_ns = length_ns(&run);
+        let from_ns = run.start_ns.saturating_sub(wait_ns);
         // What a wait lasted before the window is not in its length.
-        if run.tid == 0 || run.queued_ns < MIN_WAIT_NS || from_ns <= self.known_from_ns {
+        if run.tid == 0 || wait_ns < MIN_WAIT_NS || from_ns <= self.known_from_ns {
             return;
         }
         // Only now: most stays follow a short wait.
-        if self.longest.get(&run.tgid).is_some_and(|told| told.wait_ns >= run.queued_ns) {
+        if self.longest.get(&run.tgid).is_some_and(|told| told.wait_ns >= wait_ns) {
             return;
         }
         let longest = self.ended.entry(run.tgid).or_insert((cpu, run));
-        if run.queued_ns > longest.1.queued_ns {
+        if wait_ns > length_ns(&longest.1) {
             *longest = (cpu, run);
         }
     }
@@ -57,12 +63,18 @@ impl LongestWaits {
     /// Looks up what the waits that ended were behind. All that ran until now must have been added to `history`.
     pub(super) fn look(&mut self, probe: &SchedProbe, history: &LongWaits) {
         for (tgid, (cpu, run)) in std::mem::take(&mut self.ended) {
-            let parts = parts_of(cpu, &run, probe.last_move(run.tid));
+            let parts = if run.throttled_ns > 0 && !self.one_by_one {
+                BTreeMap::from([(ProbeCulprit::NotSampled, run.queued_ns)])
+            } else {
+                let parts = parts_of(cpu, &run, probe.last_move(run.tid));
+                sum(parts.into_iter().map(|part| history.behind(part)))
+            };
             let wait = WholeWait {
                 tid: run.tid,
-                wait_ns: run.queued_ns,
+                wait_ns: length_ns(&run),
+                throttled_ns: run.throttled_ns,
                 until_ns: run.start_ns,
-                parts: sum(parts.into_iter().map(|part| history.behind(part))),
+                parts,
             };
             self.longest.insert(tgid, wait);
         }
@@ -70,8 +82,8 @@ impl LongestWaits {
 
     /// Adds a wait that is in progress at the end of the window, which is at that time of the run queues' clock.
     pub(super) fn waits(&mut self, waiter: &Waiter, at_ns: u64) {
-        let Waiter { tid, tgid, queued_ns, cpu, .. } = *waiter;
-        self.ran(cpu, Run { tid, tgid, start_ns: at_ns, end_ns: at_ns, queued_ns });
+        let Waiter { tid, tgid, queued_ns, throttled_ns, cpu, .. } = *waiter;
+        self.ran(cpu, Run { tid, tgid, start_ns: at_ns, end_ns: at_ns, queued_ns, throttled_ns });
     }
 
     /// Takes the longest waits by process: those of the target, and of others those of the processes that waited longest.
@@ -89,6 +101,11 @@ impl LongestWaits {
         told.extend(others.into_iter().take(OTHERS));
         told
     }
+}
+
+/// Length of the wait before this stay, in run queues and throttled.
+fn length_ns(run: &Run) -> u64 {
+    run.queued_ns.saturating_add(run.throttled_ns)
 }
 
 fn sum(parts: impl Iterator<Item = BTreeMap<ProbeCulprit, u64>>) -> BTreeMap<ProbeCulprit, u64> {
@@ -126,14 +143,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn run(tgid: u32, start_ns: u64, queued_ns: u64) -> Run {
-        Run { tid: tgid, tgid, start_ns, end_ns: start_ns + 10, queued_ns }
+        Run { tid: tgid, tgid, start_ns, end_ns: start_ns + 10, queued_ns, throttled_ns: 0 }
     }
 
     const MS: u64 = 1_000_000;
 
     #[test]
     fn only_long_waits_that_began_in_the_window_are_candidates() {
-        let mut waits = LongestWaits::begin(100 * MS);
+        let mut waits = LongestWaits::begin(100 * MS, true);
         waits.ran(0, run(7, 110 * MS, 10 * MS));
         waits.ran(0, run(7, 110 * MS, MS - 1));
         waits.ran(0, Run { tid: 0, ..run(0, 150 * MS, 5 * MS) });
@@ -141,15 +158,21 @@ mod tests {
         waits.ran(1, run(7, 120 * MS, 5 * MS));
         waits.ran(0, run(7, 130 * MS, 4 * MS));
         assert_eq!(waits.ended[&7], (1, run(7, 120 * MS, 5 * MS)));
+        let throttled = Run { throttled_ns: 4 * MS, ..run(7, 140 * MS, 2 * MS) };
+        waits.ran(0, throttled);
+        assert_eq!(waits.ended[&7], (0, throttled), "throttled time is a part of the wait");
+        waits.ran(0, Run { throttled_ns: 40 * MS, ..run(7, 140 * MS, 2 * MS) });
+        assert_eq!(waits.ended[&7], (0, throttled), "that one began before the window");
     }
 
     #[test]
     fn the_target_is_told_of_and_the_worst_others() {
-        let mut waits = LongestWaits::begin(0);
+        let mut waits = LongestWaits::begin(0, true);
         for tgid in 1..200 {
             let wait = WholeWait {
                 tid: tgid,
                 wait_ns: u64::from(tgid),
+                throttled_ns: 0,
                 until_ns: 0,
                 parts: BTreeMap::new(),
             };

@@ -16,7 +16,7 @@ use super::{Beat, BeatTime, Collector, Context, Emit, Roots, possible_cpus};
 use crate::clock;
 use accounts::{Tally, Target};
 use deburr_bpf::facts::{Facts, facts};
-use deburr_bpf::sched::plan::{Needs, ThrottleClock, has_task_iterator, plan};
+use deburr_bpf::sched::plan::{Needs, ThrottleClock, has_task_iterator, plan, throttles_threads};
 use deburr_bpf::sched::{
     Blame, Clock, HostTotals, SchedProbe, State as Ledger, ThreadDelta, ThreadScan, Timeline,
     UnseenProcess, Waiting,
@@ -43,6 +43,8 @@ pub(crate) struct SchedCollector {
     idle: IdleFinder,
     long_waits: LongWaits,
     longest: LongestWaits,
+    /// The kernel throttles threads one by one, not a group at once.
+    one_by_one: bool,
     /// Waits in progress, as of the last query.
     waiting: Waiting,
     /// Since that query.
@@ -175,6 +177,7 @@ impl SchedCollector {
             clock,
             resumes: Resumes::watch(),
             partial: limits_of(&facts),
+            one_by_one: throttles_threads(&facts),
             scan: None,
             blame: Blame::default(),
             tally: Tally::default(),
@@ -197,7 +200,7 @@ impl SchedCollector {
         self.waiting = self.probe.begin_window(self.clock)?;
         self.first_look_ns = self.since_start_ns(cx, self.waiting.at_ns());
         self.tally = Tally::begin(self.first_look_ns);
-        self.longest = LongestWaits::begin(self.waiting.at_ns());
+        self.longest = LongestWaits::begin(self.waiting.at_ns(), self.one_by_one);
         let tally = &mut self.tally;
         let mut scan = ThreadScan::begin(&self.probe, &self.waiting, |thread| {
             tally.meet(thread);

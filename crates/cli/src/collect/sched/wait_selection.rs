@@ -83,8 +83,14 @@ mod tests {
 
     /// That many waits of that process on that CPU.
     fn waits(cpu: usize, tgid: u32, number: usize) -> Vec<(usize, Run)> {
-        let run =
-            Run { tid: tgid, tgid, start_ns: 2_000_000, end_ns: 3_000_000, queued_ns: 1_000_000 };
+        let run = Run {
+            tid: tgid,
+            tgid,
+            start_ns: 2_000_000,
+            end_ns: 3_000_000,
+            queued_ns: 1_000_000,
+            throttled_ns: 0,
+        };
         vec![(cpu, run); number]
     }
 

@@ -47,6 +47,7 @@ impl Who {
             Culprit::Process(id) => Self::Process(id),
             Culprit::Migrated => Self::Other("others, on another run queue"),
             Culprit::NotSampled => Self::Other("others that were not looked up"),
+            Culprit::Throttled => Self::Other("its CPU quota"),
         }
     }
 }

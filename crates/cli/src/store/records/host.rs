@@ -162,11 +162,10 @@ tables! {
         /// waiting time
         ns,
     }
-    /// The longest run-queue wait of a process among those of 1 ms and more that ended within about a second, part by part
-    /// (BPF timeline), of the target's processes and of 50 others. The rows of a wait follow each other, with the same
-    /// `t_ns`, `victim` and `tid`. Only waits that began in the window are here. If the thread was throttled during the
-    /// wait, that time is in neither `wait_ns` nor the parts. A recording of version 2 may lack the table, which was added
-    /// later.
+    /// The longest wait of a process for a CPU, in run queues and throttled, among those of 1 ms and more that ended within
+    /// about a second, part by part (BPF timeline), of the target's processes and of 50 others. The rows of a wait follow
+    /// each other, with the same `t_ns`, `victim` and `tid`. Only waits that began in the window are here. A recording of
+    /// version 2 may lack the table, which was added later, or the parts of -3, which then are not in `wait_ns` either.
     "long_wait", since 2, Presence::Added => LongWait(LongWait) {
         /// when the wait ended, or the window during it
         t_ns,
@@ -176,7 +175,8 @@ tables! {
         tid,
         /// length of the whole wait; during what the parts lack, the CPU was idle or waking up
         wait_ns,
-        /// `proc` of the process that ran meanwhile; -1 = on another run queue before it was moved, -2 = not known
+        /// `proc` of the process that ran meanwhile; -1 = on another run queue before it was moved, -2 = not known,
+        /// -3 = throttled by a quota
         culprit,
         /// length of this part
         ns,

@@ -3,7 +3,7 @@
 
 use super::{Faults, Invariant};
 use crate::recording::{
-    CgroupId, CgroupReading, IdleTick, LoadBin, LongWait, ProcId, ProcessTick, PsiReading,
+    CgroupId, CgroupReading, Culprit, IdleTick, LoadBin, LongWait, ProcId, ProcessTick, PsiReading,
     PsiResource, Record, SchedstatTick, WaitHist, bucket_range_ns,
 };
 use std::collections::BTreeMap;
@@ -16,6 +16,7 @@ const BLAME: Invariant =
 const SIZES: Invariant = "the waits of a process sum to the time queued";
 const BUCKETS: Invariant = "the time in each bucket of waits fits their number";
 pub(super) const LONGEST: Invariant = "the longest wait is one of the waits";
+const QUEUED: Invariant = "nobody waits in a run queue behind a quota";
 pub(super) const WHOLE: Invariant = "the parts of a wait do not exceed it";
 const IDLE: Invariant = "CPUs idle during a wait for no longer than the wait";
 const ONCE: Invariant = "the ticks of a process do not overlap";
@@ -87,6 +88,8 @@ impl Amounts {
             Record::Blame(tick) => {
                 let totals = self.processes.entry(tick.victim).or_default();
                 totals.explained_ns = totals.explained_ns.saturating_add(tick.ns);
+                let queued = tick.culprit != Culprit::Throttled;
+                faults.unless(queued, QUEUED, || format!("process {}", tick.victim.0));
             }
             Record::LongWait(part) => self.long_wait(part, faults),
             Record::Idle(tick) => idle(tick, faults),

@@ -103,6 +103,9 @@ fn longest(wait: &LongestWait, finding: &Finding) -> String {
         match &entity.note {
             _ if same_process(entity, &finding.victim) => format!("{of} behind its own threads"),
             Some(note) if entity.kind == EntityKind::Unknown => format!("{of} {}", sentence(note)),
+            _ if entity.kind == EntityKind::Cgroup => {
+                format!("{of} throttled by {}", names::entity(entity))
+            }
             _ => format!("{of} behind {}", names::entity(entity)),
         }
     };

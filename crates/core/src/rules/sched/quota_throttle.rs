@@ -3,6 +3,7 @@
 
 use super::demand::{self, QuotaIncrease};
 use super::evidence::Loss;
+use super::longest_wait;
 use super::quota::{self, Binding, counters};
 use super::tails;
 use crate::finding::{Area, Confirm, Cost, Finding, Fix, Question, Severity, Tail, Unit};
@@ -210,6 +211,7 @@ fn of_victim(
         },
         causes: binding.causes(view),
         evidence: all,
+        longest: longest_wait::of(view, group),
         fix: raise.map(|raise| fixes(view, &raise, usage.threads_max)).unwrap_or_default(),
         confirm: Some(words::look_again(
             group,

@@ -226,6 +226,12 @@ pub(super) fn nested_quota() -> Scene {
             ..ProcessActivity::default()
         },
     );
+    for (culprit, ns) in
+        [(Culprit::Process(sidecar), 1_800 * US), (Culprit::Throttled, 68_300 * US)]
+    {
+        let (t_ns, tid, wait_ns) = (7 * S, java.0 + 7, 70_200 * US);
+        scene.push(Record::LongWait(LongWait { t_ns, victim: java, tid, wait_ns, culprit, ns }));
+    }
     scene.cpu_stat(pod, 10 * S, 100, 93, 21 * S).cpu_stat(api, 10 * S, 0, 0, 0);
     scene.busy(0.3);
     scene
