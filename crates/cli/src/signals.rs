@@ -14,6 +14,7 @@ pub(crate) struct Signals {
     interrupt: Arc<AtomicBool>,
     terminate: Arc<AtomicBool>,
     hang_up: Arc<AtomicBool>,
+    called_off: Arc<AtomicBool>,
 }
 
 /// Makes a write beyond the limit on the size of files fail, instead of killing the program. A command that is started
@@ -27,8 +28,12 @@ impl Signals {
     /// the program with exit status 128 + its number.
     pub(crate) fn install() -> io::Result<Self> {
         let stopping = Arc::new(AtomicBool::new(false));
-        let signals =
-            Self { interrupt: Arc::default(), terminate: Arc::default(), hang_up: Arc::default() };
+        let signals = Self {
+            interrupt: Arc::default(),
+            terminate: Arc::default(),
+            hang_up: Arc::default(),
+            called_off: Arc::default(),
+        };
         for (signal, arrived) in [
             (SIGINT, &signals.interrupt),
             (SIGTERM, &signals.terminate),
@@ -46,7 +51,12 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Name of the signal that has requested the end, if any; SIGINT takes precedence, then SIGTERM.
+    /// A switch with which another thread of this program requests the end, as a signal does.
+    pub(crate) fn off_switch(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.called_off)
+    }
+
+    /// What has requested the end, if anything: SIGINT takes precedence, then SIGTERM.
     pub(crate) fn pending(&self) -> Option<&'static str> {
         if self.interrupt.load(Ordering::Relaxed) {
             Some("SIGINT")
@@ -54,6 +64,8 @@ impl Signals {
             Some("SIGTERM")
         } else if self.hang_up.load(Ordering::Relaxed) {
             Some("SIGHUP")
+        } else if self.called_off.load(Ordering::Relaxed) {
+            Some("a guard")
         } else {
             None
         }

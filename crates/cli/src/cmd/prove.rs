@@ -179,7 +179,10 @@ pub(crate) fn run(args: &ProveArgs) -> Result<Exit> {
     outcome.result = Some(trial.result);
     outcome.notes = trial.notes;
     outcome.notes.extend(left?);
-    print(args, &page, &outcome)
+    let decided = outcome.result.as_ref().is_some_and(|it| !it.verdict.is_undecided());
+    let printed = print(args, &page, &outcome)?;
+    // What ended before its last block proved nothing.
+    Ok(if decided { printed } else { Exit::Found })
 }
 
 fn print(args: &ProveArgs, page: &Page, outcome: &Outcome) -> Result<Exit> {

@@ -101,7 +101,8 @@ fn run_once(
     }
     drop(victim);
     stage.clear()?;
-    let experiment: Option<Outcome> = match status.success() {
+    // 1 = it ended before it was decided.
+    let experiment: Option<Outcome> = match matches!(status.code(), Some(0 | 1)) {
         true => Some(serde_json::from_str(&json).context("the experiment wrote no result")?),
         false => None,
     };

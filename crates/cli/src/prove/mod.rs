@@ -5,6 +5,7 @@
 
 mod changes;
 mod exercise;
+mod guard;
 mod knobs;
 pub(crate) mod plan;
 mod probe;

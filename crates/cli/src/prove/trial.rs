@@ -2,9 +2,11 @@
 //! Carries out a plan: block after block, until it is decided, something goes wrong, or a signal comes. Whatever ends it, the
 //! host is put back first.
 
+use super::guard::{self, Guard};
 use super::runner::{self, Observation, Taken, tell};
 use super::{Changes, plan};
 use crate::clock::monotonic_ns;
+use crate::collect::Roots;
 use crate::signals::Signals;
 use anyhow::{Context as _, Result};
 use deburr_core::prove::design::{Arm, Design, GROUP, Limits};
@@ -40,6 +42,7 @@ struct Running<'a> {
     changes: &'a mut Changes,
     observation: &'a Observation<'a>,
     signals: &'a Signals,
+    guard: Guard,
     quiet: bool,
     begun_ns: u64,
     blocks: Vec<Block>,
@@ -70,6 +73,7 @@ pub(crate) fn run(
         changes,
         observation,
         signals,
+        guard: Guard::start(Roots::default().proc, signals.off_switch()),
         quiet,
         begun_ns: monotonic_ns(),
         blocks: vec![],
@@ -205,17 +209,24 @@ impl Running<'_> {
         self.notes.extend(self.changes.restore()?);
         let settle = Duration::from_secs_f64(self.plan.experiment.settle_seconds);
         if !knobs.is_empty() {
+            // The first block may be a changed one.
+            while !self.guard.knows_the_usual() {
+                if !runner::settle(guard::MEAN_OF, self.signals) {
+                    return Ok(Err(self.signalled()));
+                }
+            }
             let at_most = (length + settle) * 2 + LATEST;
             if let Err(error) = self.changes.apply(knobs, at_most) {
                 return Ok(Err(Stop::Because(format!("{error:#}"))));
             }
         }
+        self.guard.block(!knobs.is_empty());
         if !runner::settle(settle, self.signals) {
-            return Ok(Err(Stop::Signal));
+            return Ok(Err(self.signalled()));
         }
         let at_seconds = monotonic_ns().saturating_sub(self.begun_ns) as f64 / 1e9;
         let Some(taken) = self.observation.take(length, self.signals)? else {
-            return Ok(Err(Stop::Signal));
+            return Ok(Err(self.signalled()));
         };
         let Taken { value, why_not, distances_ns, probes, probes_failed, target_gone } = taken;
         let arm = usize::from(!knobs.is_empty());
@@ -228,6 +239,11 @@ impl Running<'_> {
         }
         self.changes.check()?;
         Ok(Ok(value))
+    }
+
+    /// What ended a block in its middle.
+    fn signalled(&self) -> Stop {
+        self.guard.why().map_or(Stop::Signal, Stop::Because)
     }
 
     /// Why the change does harm, if it does.

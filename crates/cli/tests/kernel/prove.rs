@@ -80,6 +80,40 @@ fn a_neighbour_is_confirmed_and_one_on_another_cpu_is_refuted() {
 }
 
 #[test]
+fn an_experiment_that_harms_the_host_is_called_off_in_the_middle_of_a_block() {
+    let name = "an_experiment_that_harms_the_host_is_called_off_in_the_middle_of_a_block";
+    if !root_or_skip("kernel", name) {
+        return;
+    }
+    tried("kernel", name, || {
+        let victim = Busy::start(0, Some("0.01"));
+        // What is changed starts 40 threads; without the change it sleeps.
+        let shell = "while :; do cut -d' ' -f19 /proc/$$/stat | grep -qx 5 && \
+             [ ! -e $0 ] && touch $0 && for i in $(seq 40); do timeout 30 sh -c 'while :; do :; done' & done; sleep 0.1; done";
+        let scratch = tempfile::tempdir().unwrap();
+        let mut many = Command::new("sh");
+        many.args(["-c", shell]).arg(scratch.path().join("started"));
+        let many =
+            Busy(std::os::unix::process::CommandExt::process_group(&mut many, 0).spawn().unwrap());
+        let set = format!("nice:{}=5", many.pid());
+        let mut command = cargo_bin_cmd!("deburr");
+        command.args(["prove", "--yes", "--json", "-q", "-d", "4", "--block", "20", "--seed", "5"]);
+        command.args(["--set", &set, "--measure", "queued", "-p", &victim.pid()]);
+        let begin = std::time::Instant::now();
+        let done = command.assert();
+        let group = rustix::process::Pid::from_child(&many.0);
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        let done = done.code(1);
+        let outcome: Value = serde_json::from_slice(&done.get_output().stdout).unwrap();
+        let sentence = outcome["result"]["sentence"].as_str().unwrap();
+        assert!(sentence.starts_with("the change harms the host: "), "{outcome:#}");
+        let blocks = outcome["blocks"].as_array().unwrap();
+        assert!(blocks.iter().all(|block| block["arm"] == "before"), "{outcome:#}");
+        assert!(begin.elapsed().as_secs() < 4 + 20 * (blocks.len() as u64 + 1), "{outcome:#}");
+    });
+}
+
+#[test]
 fn what_cannot_be_an_experiment_is_refused_and_changes_nothing() {
     if !root_or_skip("kernel", "what_cannot_be_an_experiment_is_refused_and_changes_nothing") {
         return;
