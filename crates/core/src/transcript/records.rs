@@ -2,11 +2,13 @@
 //! Samples that are the kernel's own counters, as records for the rules: what a device did in each interval, added up.
 
 use super::layouts::Parsed;
-use super::layouts::iostat::Iostat;
+use super::layouts::iostat::{Iostat, Origin};
 use super::meaning::Case;
+
 use crate::recording::{
     BlockRecord, Coverage, DevId, Device, DiskCounters, DiskReading, Meta, Record, Source, State,
 };
+use std::borrow::Cow;
 
 /// Largest number of records: a report over many devices and many intervals.
 const MAX_RECORDS: usize = 1_000_000;
@@ -15,19 +17,28 @@ const MAX_RECORDS: usize = 1_000_000;
 pub(super) fn of(case: &Case<'_>) -> (Vec<Record>, Vec<String>) {
     let mut records = Vec::new();
     let mut from = Vec::new();
-    let mut end_ns = 0;
+    let (mut end_ns, mut origin) = (0, Origin::default());
     // Several runs are not one window.
     let runs = case.sections.iter().filter_map(|section| match &section.parsed {
-        Parsed::Iostat(it) => Some((section, it)),
-        Parsed::Json(it) => it.disks.as_ref().map(|disks| (section, disks)),
+        Parsed::Iostat(it) => Some((section, Cow::Borrowed(it))),
+        Parsed::Json(it) => it.disks.as_ref().map(|disks| (section, Cow::Borrowed(disks))),
+        Parsed::Sysstat(it) => it.disks.as_ref().map(|disks| (section, Cow::Borrowed(disks))),
+        Parsed::Diskstats(it) => {
+            let (interval_s, _) = super::meaning::between_captures_s(case, section, it)?;
+            Some((section, Cow::Owned(it.reports(interval_s))))
+        }
         _ => None,
     });
     let runs = runs.filter(|(_, it)| it.reports() >= 2);
     if let Some((section, it)) = runs.max_by_key(|(_, it)| it.reports()) {
-        let interval = super::meaning::interval_of_reports(case, section, it);
+        let interval = match &section.parsed {
+            Parsed::Diskstats(of) => super::meaning::between_captures_s(case, section, of),
+            _ => super::meaning::interval_of_reports(case, section, &it),
+        };
         if let Some((interval_s, _)) = interval {
-            end_ns = disks(it, interval_s, &mut records);
-            from.push(format!("iostat ({})", section.source()));
+            end_ns = disks(&it, interval_s, &mut records);
+            origin = it.origin;
+            from.push(format!("{} ({})", origin.name(), section.source()));
         }
     }
     if records.is_empty() {
@@ -37,18 +48,27 @@ pub(super) fn of(case: &Case<'_>) -> (Vec<Record>, Vec<String>) {
         cpus_online: (0..case.cpus().map_or(0, |(cpus, _)| cpus.min(8192))).collect(),
         ..Meta::default()
     }))];
-    all.extend(coverage());
+    all.extend(coverage(origin));
     all.extend(records);
     all.push(Record::End { window_ns: end_ns });
     (all, from)
 }
 
 /// What the text has, and what it has not.
-fn coverage() -> impl Iterator<Item = Record> {
-    Source::ALL.into_iter().filter(|source| !source.is_asked_for()).map(|source| {
+fn coverage(origin: Origin) -> impl Iterator<Item = Record> {
+    Source::ALL.into_iter().filter(|source| !source.is_asked_for()).map(move |source| {
         let state = match source {
             Source::Diskstats => {
-                State::Partial { reason: "averages of iostat, rounded to hundredths".into() }
+                let reason = match origin {
+                    Origin::Iostat => "averages of iostat, rounded to hundredths",
+                    Origin::Sar => {
+                        "averages of sar, which tells reads from writes by their bytes only"
+                    }
+                    Origin::Diskstats => {
+                        "captures, with what happened between the first and the last"
+                    }
+                };
+                State::Partial { reason: reason.into() }
             }
             _ => State::Missing {
                 reason: "not in the text that was read".into(),
@@ -59,7 +79,7 @@ fn coverage() -> impl Iterator<Item = Record> {
     })
 }
 
-/// Adds readings of `/proc/diskstats` as iostat must have seen them. Returns the time of the last.
+/// Adds readings of `/proc/diskstats` as the tool must have seen them. Returns the time of the last.
 fn disks(of: &Iostat, interval_s: f64, records: &mut Vec<Record>) -> u64 {
     let id = |device: usize| DevId { major: 0, minor: device as u32 };
     let reading = |t_ns, device, counters| {

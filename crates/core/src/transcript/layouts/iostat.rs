@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `iostat -x N`: what each device did in the interval before the report. Old layouts (`avgqu-sz`, `svctm`) and new ones.
+//! What `sar -d` and captures of `/proc/diskstats` say is put into the same form.
 
 use super::{Described, Parsed, Parser, Taken, column, owned};
 use crate::transcript::MAX_ROWS;
@@ -31,8 +32,30 @@ pub(in crate::transcript) struct Row {
     pub(in crate::transcript) util: Option<f64>,
 }
 
+/// What printed the reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::transcript) enum Origin {
+    #[default]
+    Iostat,
+    /// `sar -d`, which does not tell reads from writes, except by their bytes.
+    Sar,
+    /// Captures of `/proc/diskstats`.
+    Diskstats,
+}
+
+impl Origin {
+    /// The tool, or the file.
+    pub(in crate::transcript) fn name(self) -> &'static str {
+        match self {
+            Self::Iostat => "iostat",
+            Self::Sar => "sar -d",
+            Self::Diskstats => "/proc/diskstats",
+        }
+    }
+}
+
 /// The reports of one run.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::transcript) struct Iostat {
     /// Names of the devices.
     pub(in crate::transcript) devices: Vec<String>,
@@ -42,6 +65,8 @@ pub(in crate::transcript) struct Iostat {
     pub(in crate::transcript) times_s: Vec<Option<f64>>,
     /// Number of the first report that is an interval: 1 if the first is an average since boot.
     pub(in crate::transcript) first: usize,
+    /// What they are from.
+    pub(in crate::transcript) origin: Origin,
     old: bool,
     extended: bool,
     dropped: u64,
@@ -170,6 +195,11 @@ impl Iostat {
     /// Without reports yet, of which the first is an average since boot.
     pub(super) fn since_boot() -> Self {
         Self { first: 1, ..Self::default() }
+    }
+
+    /// Without reports yet, of which each is an interval.
+    pub(super) fn of(origin: Origin) -> Self {
+        Self { origin, extended: true, ..Self::default() }
     }
 
     /// Begins a report.

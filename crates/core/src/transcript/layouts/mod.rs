@@ -6,6 +6,7 @@ pub(super) mod cgroup;
 pub(super) mod counters;
 pub(super) mod counts;
 pub(super) mod debugfs;
+pub(super) mod diskstats;
 pub(super) mod fdisk;
 pub(super) mod histogram;
 pub(super) mod host;
@@ -51,6 +52,7 @@ pub(super) enum Parsed {
     Vmstat(vmstat::Vmstat),
     Histograms(histogram::Histograms),
     Iostat(iostat::Iostat),
+    Diskstats(diskstats::Captures),
     Writeback(writeback::Passes),
     Counts(counts::Counts),
     Processes(processes::Processes),
@@ -99,6 +101,7 @@ impl Parsed {
             Self::Vmstat(it) => it.describe(),
             Self::Histograms(it) => it.describe(section),
             Self::Iostat(it) => it.describe(),
+            Self::Diskstats(it) => it.describe(),
             Self::Writeback(it) => it.describe(),
             Self::Counts(it) => it.describe(),
             Self::Processes(it) => it.describe(),
@@ -124,9 +127,10 @@ type Opener = fn(&Line<'_>, &Context) -> Option<Box<dyn Parser>>;
 
 /// Begins a section with a line that no open section knows.
 pub(super) fn begins(line: &Line<'_>, context: &Context) -> Option<Box<dyn Parser>> {
-    let openers: [Opener; 18] = [
+    let openers: [Opener; 19] = [
         vmstat::begins,
         iostat::begins,
+        diskstats::begins,
         writeback::begins,
         biosnoop::begins,
         histogram::begins,

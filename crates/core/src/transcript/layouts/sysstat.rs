@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tables of sysstat: `mpstat`, `pidstat`, `sar`. Every line begins with a time; columns by their names.
 
+use super::iostat::{Iostat, Origin, Row};
 use super::{Described, Parsed, Parser, Taken, column, owned};
 use crate::transcript::MAX_ROWS;
 use crate::transcript::engine::{Context, cut};
@@ -60,6 +61,8 @@ pub(in crate::transcript) struct Sysstat {
     pub(in crate::transcript) tasks: Vec<TaskRow>,
     /// Run queues.
     pub(in crate::transcript) queues: Vec<QueueRow>,
+    /// Devices (`sar -d`).
+    pub(in crate::transcript) disks: Option<Iostat>,
     /// Time of each report of CPU time, in seconds.
     pub(in crate::transcript) times_s: Vec<f64>,
     /// Rows of which nothing is said.
@@ -72,6 +75,7 @@ enum Kind {
     Cpu,
     Task,
     Queue,
+    Disk,
     #[default]
     Other,
 }
@@ -116,6 +120,10 @@ fn kind(names: &[&str]) -> Option<Kind> {
     if has("runq-sz") {
         return Some(Kind::Queue);
     }
+    // With `-p` or long names it is the last column.
+    if has("DEV") && has("tps") && has("%util") {
+        return Some(Kind::Disk);
+    }
     let names_of_sar =
         ["DEV", "IFACE", "kbmemfree", "pswpin/s", "pgpgin/s", "proc/s", "tps", "CPU", "INTR"];
     names.first().is_some_and(|name| names_of_sar.contains(name)).then_some(Kind::Other)
@@ -146,6 +154,7 @@ impl Reading {
         }
         let at = |names: &[&str]| words.get(of(names)?).and_then(|word| number(word));
         let rows = self.all.cpus.len() + self.all.tasks.len() + self.all.queues.len();
+        let rows = rows + self.all.disks.as_ref().map_or(0, |disks| disks.rows.len());
         if rows >= MAX_ROWS {
             self.all.dropped += 1;
             return Taken::Yes;
@@ -206,9 +215,49 @@ impl Reading {
                 };
                 self.all.queues.push(QueueRow { line, runnable });
             }
+            Kind::Disk => return self.disk(line, time_s, words),
             Kind::Other => self.all.other += 1,
         }
         Taken::Yes
+    }
+}
+
+impl Reading {
+    /// A row of `sar -d`: its requests are reads or writes if only such bytes were moved; otherwise they share number and
+    /// time.
+    fn disk(&mut self, line: u64, time_s: f64, words: &[&str]) -> Taken {
+        let at =
+            |names: &[&str]| words.get(column(&self.header, names)?).and_then(|word| number(word));
+        let bytes = |kilo: &str, sectors: &str| {
+            at(&[kilo]).map(|it| it * 1024.0).or(at(&[sectors]).map(|it| it * 512.0))
+        };
+        let device = column(&self.header, &["DEV"]).and_then(|at| words.get(at));
+        let (Some(device), Some(tps), Some(util)) = (device, at(&["tps"]), at(&["%util"])) else {
+            return Taken::Unread("not a row of `sar -d`");
+        };
+        let moved = [bytes("rkB/s", "rd_sec/s"), bytes("wkB/s", "wr_sec/s")];
+        let moved = moved.map(|bytes| bytes.unwrap_or(0.0));
+        let part = if moved[0] + moved[1] > 0.0 { moved[0] / (moved[0] + moved[1]) } else { 0.0 };
+        let await_ms = at(&["await"]);
+        let row = Row {
+            line,
+            ios: [tps * part, tps * (1.0 - part)],
+            bytes: moved,
+            await_ms: [await_ms; 2],
+            queue: at(&["aqu-sz", "avgqu-sz"]),
+            util: Some(util),
+            ..Row::default()
+        };
+        let disks = self.all.disks.get_or_insert_with(|| Iostat::of(Origin::Sar));
+        let last_s = disks.times_s.last().copied().flatten();
+        let time_s = times::after(last_s, time_s);
+        if last_s != Some(time_s) {
+            disks.report(Some(time_s));
+        }
+        match disks.row(device, row) {
+            true => Taken::Yes,
+            false => Taken::Unread("more than 1000 devices"),
+        }
     }
 }
 
@@ -241,9 +290,11 @@ impl Sysstat {
                 (_, false, _) => ("pidstat", "CPU time of tasks"),
                 (false, ..) => ("mpstat, sar", "CPU time"),
                 (.., false) => ("sar", "run queue"),
+                _ if self.disks.is_some() => ("sar", "devices"),
                 _ => ("sar", "columns of which nothing is said"),
             };
-        let rows = self.cpus.len() + self.tasks.len() + self.queues.len();
+        let disks = self.disks.as_ref().map_or(0, |disks| disks.rows.len());
+        let rows = self.cpus.len() + self.tasks.len() + self.queues.len() + disks;
         Described::new(tool, layout, rows, ["row", "rows"])
             .note(
                 self.other > 0,

@@ -8,7 +8,8 @@ use crate::text::ticked;
 use crate::text::units::{self, duration, share};
 use crate::transcript::document::{Statement, Weight};
 use crate::transcript::engine::Section;
-use crate::transcript::layouts::iostat::{Iostat, Row};
+use crate::transcript::layouts::diskstats::Captures;
+use crate::transcript::layouts::iostat::{Iostat, Origin, Row};
 
 /// Options of iostat that have a value.
 const WITH_VALUE: &[&str] = &["-p", "-o", "-g", "-j", "-f", "+f", "--dec"];
@@ -50,17 +51,52 @@ pub(super) fn statements(case: &Case<'_>, section: &Section, of: &Iostat) -> Vec
     .collect()
 }
 
+/// What captures of `/proc/diskstats` say: what happened between them.
+pub(super) fn of_captures(case: &Case<'_>, section: &Section, of: &Captures) -> Vec<Statement> {
+    match between_captures_s(case, section, of) {
+        Some((interval_s, _)) if of.len() > 1 => statements(case, section, &of.reports(interval_s)),
+        _ => {
+            let source = section.source_of(of.lines());
+            let title = match of.len() {
+                1 => "one capture of `/proc/diskstats` is a sum since boot".to_owned(),
+                n => format!("{n} captures of `/proc/diskstats`, at an unknown distance"),
+            };
+            vec![
+                Statement::new("device-bursts", Weight::Open, title)
+                    .number("captures", of.len() as f64, Unit::Count, &source)
+                    .cannot("what the disks did in any time: that takes two captures, and their distance")
+                    .settled_by("deburr read --interval S ..."),
+            ]
+        }
+    }
+}
+
+/// Time between two captures in seconds, and where that is from.
+pub(in crate::transcript) fn between_captures_s(
+    case: &Case<'_>,
+    section: &Section,
+    of: &Captures,
+) -> Option<(f64, &'static str)> {
+    let own = median_distance_s(of.times_s()).map(|s| (s, "the times of the captures"));
+    own.or_else(|| case.interval_s(section, &[]))
+}
+
+/// The median distance of the times that are known and differ.
+fn median_distance_s(times_s: &[Option<f64>]) -> Option<f64> {
+    let times: Vec<f64> = times_s.iter().filter_map(|time| *time).collect();
+    let mut distances: Vec<f64> =
+        times.windows(2).map(|pair| pair[1] - pair[0]).filter(|s| *s > 0.0).collect();
+    distances.sort_by(f64::total_cmp);
+    distances.get(distances.len() / 2).copied()
+}
+
 /// Time between two reports in seconds, and where that is from: the median of the reports' own times, if they have any.
 pub(in crate::transcript) fn interval_s(
     case: &Case<'_>,
     section: &Section,
     of: &Iostat,
 ) -> Option<(f64, &'static str)> {
-    let times: Vec<f64> = of.times_s.iter().filter_map(|time| *time).collect();
-    let mut distances: Vec<f64> =
-        times.windows(2).map(|pair| pair[1] - pair[0]).filter(|s| *s > 0.0).collect();
-    distances.sort_by(f64::total_cmp);
-    let own = distances.get(distances.len() / 2).map(|s| (*s, "the times of the reports"));
+    let own = median_distance_s(&of.times_s).map(|s| (s, "the times of the reports"));
     own.or_else(|| case.interval_s(section, WITH_VALUE))
 }
 
@@ -235,8 +271,12 @@ fn one(
         }
     }
     let which = usize::from(row.ios[1] >= row.ios[0]);
-    let what = ["reads", "writes"][which];
-    parts.push(format!("{:.0} {what} a second", row.ios[which]));
+    let one_sort = of.origin != Origin::Sar || row.ios.contains(&0.0);
+    let (what, ios) = match one_sort {
+        true => (["reads", "writes"][which], row.ios[which]),
+        false => ("requests", row.ios.iter().sum()),
+    };
+    parts.push(format!("{ios:.0} {what} a second"));
     if let Some(ms) = row.await_ms[which] {
         parts.push(format!("{} each", duration(ms * 1e6)));
     }

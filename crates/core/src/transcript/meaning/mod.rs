@@ -17,7 +17,7 @@ mod turns;
 mod waits;
 mod workers;
 
-pub(super) use device::interval_s as interval_of_reports;
+pub(super) use device::{between_captures_s, interval_s as interval_of_reports};
 
 use super::Given;
 use super::document::{Fact, Statement};
@@ -104,6 +104,7 @@ pub(super) fn statements(case: &Case<'_>) -> Vec<Statement> {
                 }
             }
             Parsed::Iostat(it) => all.extend(device::statements(case, section, it)),
+            Parsed::Diskstats(it) => all.extend(device::of_captures(case, section, it)),
             Parsed::Writeback(it) => all.extend(flusher::statements(section, it)),
             Parsed::Counts(it) => all.extend(workers::counts(case, section, it)),
             Parsed::Processes(it) => all.extend(workers::on_cpus(section, it)),

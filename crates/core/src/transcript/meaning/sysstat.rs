@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `mpstat`, `pidstat`, `sar`: does the hypervisor take time, is one CPU full while others idle, and which tasks wait?
 
-use super::Case;
+use super::{Case, device};
 use crate::text::Unit;
 use crate::text::units::{self, share};
 use crate::text::{shell_quote, ticked};
@@ -25,7 +25,8 @@ const MAX_ROWS: usize = 6;
 pub(super) fn statements(case: &Case<'_>, section: &Section, of: &Sysstat) -> Vec<Statement> {
     let all =
         [steal(section, of), one_full(section, of), waits(section, of), queue(case, section, of)];
-    all.into_iter().flatten().collect()
+    let disks = of.disks.iter().flat_map(|disks| device::statements(case, section, disks));
+    all.into_iter().flatten().chain(disks).collect()
 }
 
 fn source<'r>(section: &Section, lines: impl Iterator<Item = u64> + Clone + 'r) -> String {

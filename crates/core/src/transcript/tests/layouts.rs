@@ -2,7 +2,8 @@
 //! Other layouts: real output of Debian's tools (`fixtures/transcripts/debian`), and examples by hand.
 
 use super::super::{Document, Given, Weight};
-use super::{assert_whole, cpus, number, one, read, said};
+use super::{assert_whole, cpus, number, one, read, said, transcript};
+use crate::recording::check::Checker;
 
 macro_rules! debian {
     ($name:literal) => {
@@ -35,6 +36,55 @@ fn real_output_of_debians_tools_is_understood() {
         assert_whole(&document);
         assert_eq!(sections(&document), [(tool, samples)]);
     }
+}
+
+/// The same half minute, seen by four at once: a disk with five bursts.
+#[test]
+fn iostat_sar_and_the_kernels_own_counters_say_the_same_of_a_disk() {
+    let texts = [
+        (debian!("iostat-bursts.txt"), "iostat", "28 reports"),
+        (debian!("sar-d.txt"), "sar", "84 rows"),
+        (debian!("sar-d-p.txt"), "sar", "84 rows"),
+        (debian!("diskstats.txt"), "/proc/diskstats", "29 captures"),
+    ];
+    let title = "`vda` has 5 bursts, each shorter than the 1.0 s of a report, 6.0 s, 5.0 s, 5.0 s, 5.0 s apart";
+    for (text, tool, samples) in texts {
+        let document = one(text);
+        assert_whole(&document);
+        assert_eq!(sections(&document), [(tool, samples)]);
+        // Those of idle disks follow.
+        let said = &document.statements[0];
+        assert_eq!((said.weight, said.title.as_str()), (Weight::Found, title), "{tool}");
+        let busy = number(said, "busy");
+        assert!((0.15..0.17).contains(&busy), "{tool}: {busy}");
+        let read = transcript(&[("a", text)], Given::default());
+        assert!(!read.records.is_empty(), "{tool}: it is judged by the rules");
+        let mut checker = Checker::default();
+        read.records.iter().for_each(|record| checker.push(record));
+        assert_eq!(checker.finish().violations, [], "{tool}");
+    }
+}
+
+#[test]
+fn captures_of_disks_need_two_and_their_distance() {
+    let text = debian!("diskstats.txt");
+    let plain: Vec<&str> = text.lines().filter(|line| line.contains("vda")).collect();
+    let one_capture = one(plain[0]);
+    assert_eq!(said(&one_capture, "device-bursts").weight, Weight::Open);
+    let no_times = one(&plain.join("\n"));
+    assert_eq!(said(&no_times, "device-bursts").weight, Weight::Open);
+    let given = Given { interval_s: Some(1.0), ..Given::default() };
+    let document = read(&[("a", &plain.join("\n"))], given);
+    assert_eq!(said(&document, "device-bursts").weight, Weight::Found);
+    // Partitions are in the counters of their disk; a device whose counters fall was another one.
+    let line = |name: &str, n: u64| format!("8 0 {name} {n} 0 {n} 0 {n} 0 {n} 0 0 {n} {n}");
+    let capture =
+        |n: u64| ["sda", "sda1", "nvme0n1", "nvme0n1p2"].map(|name| line(name, n)).join("\n");
+    let text = [capture(1000), capture(2000), line("sda", 5), line("nvme0n1", 3000)].join("\n");
+    let document = read(&[("a", &text)], given);
+    let titles: Vec<&str> = document.statements.iter().map(|it| it.title.as_str()).collect();
+    assert!(titles.iter().all(|it| !it.contains("sda1") && !it.contains("p2")), "{titles:?}");
+    assert_eq!(titles.len(), 2, "{titles:?}");
 }
 
 #[test]
