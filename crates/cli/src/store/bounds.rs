@@ -46,10 +46,9 @@ pub(super) fn most_rows(table: &str) -> u64 {
         "process" => 1_000_000,
         "file" | "runtime" | "mount" | "syscall_file" | "setting" => 200_000,
         "tick" => 2_000_000,
-        "process_tick" | "blame" | "schedstat" | "io_tick" | "io_wait" | "io_blame" | "idle"
-        | "device_tick" | "cgroup_reading" | "psi_reading" | "cpu_reading" | "named_threads" => {
-            100_000_000
-        }
+        "process_tick" | "wait_bin" | "blame" | "schedstat" | "io_tick" | "io_wait"
+        | "io_blame" | "idle" | "device_tick" | "cgroup_reading" | "psi_reading"
+        | "cpu_reading" | "named_threads" => 100_000_000,
         _ => 1_000_000,
     }
 }

@@ -27,6 +27,7 @@ mod runtime;
 mod sums;
 mod syscalls;
 mod tick;
+mod wait_bin;
 
 pub use block::{
     BlockRecord, DevId, Device, DeviceBin, DeviceBins, DeviceTick, DiskCounters, DiskReading, File,
@@ -52,6 +53,7 @@ pub use tick::{
     BlameTick, CgroupReading, CpuReading, Culprit, IdleCpu, IdleTick, LoadBin, ProcessTick,
     PsiReading, PsiResource, SchedstatTick, ThreadStates,
 };
+pub use wait_bin::WaitBin;
 
 use crate::stats::Span;
 use observed::{Observed, observed};
@@ -85,6 +87,9 @@ pub enum Record {
     HostBin(LoadBin),
     /// Load of the target in one bin of 100 ms (BPF scheduler probe). Absent when the target is the host.
     TargetBin(LoadBin),
+    /// How long a process of the target waited in one bin of 100 ms (BPF scheduler probe). Absent when the target is the
+    /// host.
+    WaitBin(Box<WaitBin>),
     /// A CPU's line of `/proc/stat`, cumulative, each second.
     Cpu(CpuReading),
     /// A cgroup's `cpu.stat`, cumulative, each second, for cgroups that have a quota or hold the target.
@@ -133,6 +138,7 @@ impl Record {
             Self::Idle(it) => &**it,
             Self::Schedstat(it) => it,
             Self::HostBin(it) | Self::TargetBin(it) => it,
+            Self::WaitBin(it) => &**it,
             Self::Cpu(it) => it,
             Self::CgroupCpu(it) => it,
             Self::Psi(it) => it,

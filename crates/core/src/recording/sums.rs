@@ -135,6 +135,7 @@ fn amount(record: &Record) -> u64 {
             } = *bin;
             sum([on_cpu_ns, queued_ns, throttled_ns, block_io_ns, waits, switches])
         }
+        Record::WaitBin(it) => histogram(&it.waits),
         Record::NamedThreads(it) => {
             let NamedThreads { on_cpu_ns, delay_ns, .. } = **it;
             sum([on_cpu_ns, delay_ns])

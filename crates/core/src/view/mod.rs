@@ -115,6 +115,8 @@ impl Fold {
             Record::Schedstat(tick) => view.processes.entry(tick.proc).or_default().schedstat(tick),
             Record::HostBin(bin) => view.host.push(bin),
             Record::TargetBin(bin) => view.target.push(bin),
+            // Their sums are in the ticks of the processes.
+            Record::WaitBin(_) => {}
             Record::Cpu(reading) => view.cpus.entry(reading.cpu).or_default().push(reading),
             Record::CgroupCpu(reading) => {
                 view.cgroups.entry(reading.cgroup).or_default().reading(reading);

@@ -71,7 +71,7 @@ impl Plots {
             waits: if is_host {
                 over_time.all_waits(view)
             } else {
-                over_time.waits(view, &watched)
+                over_time.waits_of_target(view, &watched)
             },
             of_findings: report
                 .findings

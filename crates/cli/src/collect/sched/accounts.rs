@@ -40,7 +40,7 @@ const SUSPECT_NS: u64 = 10_000_000;
 const UNSEEN_S: u32 = 30;
 
 /// A process: its pid and the start time of its first thread, which distinguishes a reused pid.
-type ProcessKey = (u32, u64);
+pub(super) type ProcessKey = (u32, u64);
 
 /// What a process did since its last record.
 #[derive(Debug, Default)]
@@ -201,6 +201,7 @@ impl Account {
 #[derive(Debug, Default)]
 pub(super) struct Target {
     pub(super) pids: BTreeSet<u32>,
+    pub(super) ids: BTreeMap<ProcessKey, ProcId>,
     /// The probe's slots of their threads.
     pub(super) slots: Vec<usize>,
 }
@@ -258,6 +259,11 @@ impl Tally {
             account.alive += 1;
             account.slots.extend(thread.slot);
         }
+    }
+
+    /// The waits in progress at the end of the window, as of the last look at all threads.
+    pub(super) fn in_progress(&self) -> impl Iterator<Item = (ProcessKey, &WaitHist)> {
+        self.accounts.iter().map(|(key, account)| (*key, &account.in_progress))
     }
 
     /// Adds what a thread did, as read by a look at some threads in between.
@@ -335,6 +341,7 @@ impl Tally {
             let id = self.identity(cx, key, &mut *emit);
             if cx.processes.in_target(id) {
                 target.pids.insert(key.0);
+                target.ids.insert(key, id);
                 target.slots.extend(own.into_iter().flatten());
             }
         }

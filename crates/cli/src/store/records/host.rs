@@ -10,7 +10,7 @@ use crate::store::tests::{Documented, Field};
 use deburr_core::recording::{
     BlameTick, Cgroup, CgroupReading, Coverage, CpuReading, Event, HostFacts, IdleTick, LoadBin,
     LongWait, Meta, NamedThreads, ObserverTick, Process, ProcessTick, PsiReading, Record,
-    RuntimeReading, SchedstatTick,
+    RuntimeReading, SchedstatTick, WaitBin,
 };
 use std::convert::identity;
 
@@ -180,6 +180,17 @@ tables! {
         culprit,
         /// length of this part
         ns,
+    }
+    /// How long the threads of a process of the target waited in one bin of about 100 ms (BPF scheduler probe). No rows if
+    /// the target is the host. The waits are in `process_tick` too, which also has those of threads that were not known yet:
+    /// a thread is met at the end of the second in which it began. A recording of version 2 may lack the table, which was
+    /// added later.
+    "wait_bin" over tick, since 2, Presence::Added => WaitBin(WaitBin) {
+        /// the process, one of the 16 of the target that waited longest in the bin; 4294967295 = its other processes
+        /// together
+        proc,
+        /// sizes of the waits that ended, as `process_tick.waits`; in the last bin also of those in progress
+        waits,
     }
     /// Which CPUs idled while a process waited (BPF timeline).
     "idle" over tick => Idle(IdleTick) {

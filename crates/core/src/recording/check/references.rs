@@ -5,7 +5,7 @@
 use super::{Faults, Invariant};
 use crate::recording::observed::Reference;
 use crate::recording::{
-    BlockRecord, CgroupId, DevId, FileId, ProcId, Record, Source, State, TargetSpec,
+    BlockRecord, CgroupId, DevId, FileId, LoadBin, ProcId, Record, Source, State, TargetSpec,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,9 +58,8 @@ impl References {
                 self.processes.insert(id);
             }
             Record::Cgroup(cgroup) => drop(self.cgroups.insert(cgroup.id)),
-            Record::TargetBin(bin) => {
-                faults.unless(!self.target_is_host, TARGET_BINS, || format!("at {} ns", bin.t0_ns));
-            }
+            Record::TargetBin(LoadBin { t0_ns, .. }) => self.bin_of_target(*t0_ns, faults),
+            Record::WaitBin(bin) => self.bin_of_target(bin.t0_ns, faults),
             Record::Block(record) => self.describe(record, faults),
             _ => {}
         }
@@ -78,6 +77,10 @@ impl References {
                 format!("not {}", source.label())
             });
         }
+    }
+
+    fn bin_of_target(&self, t0_ns: u64, faults: &mut Faults) {
+        faults.unless(!self.target_is_host, TARGET_BINS, || format!("at {t0_ns} ns"));
     }
 
     fn describe(&mut self, record: &BlockRecord, faults: &mut Faults) {
