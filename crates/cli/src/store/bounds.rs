@@ -47,8 +47,8 @@ pub(super) fn most_rows(table: &str) -> u64 {
         "file" | "runtime" | "mount" | "syscall_file" | "setting" => 200_000,
         "tick" => 2_000_000,
         "process_tick" | "wait_bin" | "blame" | "schedstat" | "io_tick" | "io_wait"
-        | "io_blame" | "idle" | "device_tick" | "cgroup_reading" | "psi_reading"
-        | "cpu_reading" | "named_threads" => 100_000_000,
+        | "io_blame" | "idle" | "device_tick" | "request_bin" | "cgroup_reading"
+        | "psi_reading" | "cpu_reading" | "named_threads" => 100_000_000,
         _ => 1_000_000,
     }
 }

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
-use crate::common::{root_or_skip, tried};
+use crate::common::{root_or_skip, skip, tried};
 use rusqlite::Connection;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -127,8 +127,8 @@ fn try_waits_are_in_the_tenth_of_a_second(name: &str) {
     let connection = Connection::open(&shown).unwrap();
     let start_ns: i64 =
         connection.query_row("SELECT start_mono_ns FROM meta", [], |row| row.get(0)).unwrap();
-    let sql = "SELECT t0_ns, t1_ns, sum(json_extract(value, '$[2]')) FROM wait_bin JOIN tick USING (tick), \
-               json_each(waits) GROUP BY tick";
+    let sql = "SELECT t0_ns, t1_ns, sum(json_extract(value, '$[2]')) FROM wait_bin, \
+               json_each(waits) GROUP BY t0_ns";
     let mut query = connection.prepare(sql).unwrap();
     let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     let bins: Vec<(i64, i64, i64)> =
@@ -156,4 +156,55 @@ fn try_waits_are_in_the_tenth_of_a_second(name: &str) {
         html.contains("waited for a CPU, in columns of 100 ms"),
         "columns are those of the bins"
     );
+}
+
+/// The requests of a second are those of its bins, and each is in the bin in which it completed.
+#[test]
+fn requests_are_in_the_tenth_of_a_second_in_which_they_completed() {
+    let name = "requests_are_in_the_tenth_of_a_second_in_which_they_completed";
+    if !root_or_skip("kernel", name) {
+        return;
+    }
+    // A directory on a disk: the usual one for temporary files may be in memory.
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let shown = directory.path().join("x.deburr").to_str().unwrap().to_owned();
+    let mut recording = deburr(&["record", "-d", "3", "-o", &shown]).spawn().unwrap();
+    let mut syncs = Vec::new();
+    while recording.try_wait().unwrap().is_none() {
+        let file = std::fs::File::create(directory.path().join("y")).unwrap();
+        std::io::Write::write_all(&mut &file, &[1; 4096]).unwrap();
+        let from_ns = now_ns();
+        file.sync_all().unwrap();
+        syncs.push((from_ns, now_ns()));
+        thread::sleep(REST);
+    }
+    assert!(recording.wait().unwrap().success());
+    let checked = deburr(&["check", &shown]).output().unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+    let connection = Connection::open(&shown).unwrap();
+    let number =
+        |sql: &str| connection.query_row(sql, [], |row| row.get::<_, Option<i64>>(0)).unwrap();
+    let sums = [("device_tick", 1), ("device_tick", 2), ("request_bin", 1), ("request_bin", 2)]
+        .map(|(table, at)| {
+            number(&format!(
+                "SELECT sum(json_extract(value, '$[{at}]')) FROM {table}, json_each(total)"
+            ))
+        });
+    let [Some(requests), ns, in_bins, ns_in_bins] = sums else {
+        return skip(
+            "kernel",
+            name,
+            "the files of this machine are on no disk that the probe sees",
+        );
+    };
+    assert_eq!((Some(requests), ns), (in_bins, ns_in_bins));
+    let start_ns = number("SELECT start_mono_ns FROM meta").unwrap();
+    let end_ns = start_ns + number("SELECT window_ns FROM ending").unwrap();
+    for (from_ns, to_ns) in syncs.into_iter().filter(|it| it.0 > start_ns && it.1 < end_ns) {
+        let (from_ns, to_ns) = (from_ns - start_ns, to_ns - start_ns);
+        let sql = format!(
+            "SELECT count(*) FROM request_bin WHERE t0_ns <= {to_ns} AND t1_ns > {from_ns}"
+        );
+        assert_ne!(number(&sql), Some(0), "a sync from {from_ns} ns to {to_ns} ns wrote nothing");
+    }
 }

@@ -32,7 +32,8 @@ mod wait_bin;
 pub use block::{
     BlockRecord, DevId, Device, DeviceBin, DeviceBins, DeviceTick, DiskCounters, DiskReading, File,
     FileId, FileState, HeldTick, IoBlameTick, IoCulprit, IoOp, IoPace, IoPurpose, IoTick,
-    IoWaitTick, JournalCommit, Mount, NotADevice, Setting, Stall, StallKind, WritebackPass,
+    IoWaitTick, JournalCommit, Mount, NotADevice, RequestBin, Setting, Stall, StallKind,
+    WritebackPass,
 };
 pub use coverage::{Coverage, Event, EventKind, ObserverTick, Source, State};
 pub use cpu_check::{CheckSetup, CpuCheckRecord, CpuDistance, Mix, PairRound, Run, SweepWorker};

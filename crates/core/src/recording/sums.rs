@@ -183,6 +183,7 @@ fn block(record: &BlockRecord) -> u64 {
             let all = [&it.total, &it.queue, &it.device_time].into_iter().chain(&it.before);
             sum(all.map(histogram).chain([it.max_ns]))
         }
+        BlockRecord::Requests(it) => histogram(&it.total),
         BlockRecord::Bins(it) => {
             let bin = |&DeviceBin { busy_ns, depth_ns, ios, bytes }: &DeviceBin| {
                 sum([busy_ns, depth_ns, ios.into(), bytes])

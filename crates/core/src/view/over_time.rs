@@ -143,6 +143,7 @@ pub struct OverTime {
     waits_by_bin: Cells<ProcId>,
     all_waits: Cells<()>,
     requests: Cells<(DevId, IoOp)>,
+    requests_by_bin: Cells<(DevId, IoOp)>,
     busy: BTreeMap<DevId, Series>,
 }
 
@@ -153,6 +154,7 @@ impl Default for OverTime {
             waits_by_bin: Cells::new(BY_BIN),
             all_waits: Cells::new(BY_TICK),
             requests: Cells::new(BY_TICK),
+            requests_by_bin: Cells::new(BY_BIN),
             busy: BTreeMap::new(),
         }
     }
@@ -172,6 +174,10 @@ impl OverTime {
                 BlockRecord::DeviceTick(tick) => {
                     let key = (tick.device, tick.op);
                     self.requests.push(key, (tick.t0_ns, tick.t1_ns), &tick.total);
+                }
+                BlockRecord::Requests(bin) if is_short(bin.t0_ns, bin.t1_ns) => {
+                    let key = (bin.device, bin.op);
+                    self.requests_by_bin.push(key, (bin.t0_ns, bin.t1_ns), &bin.total);
                 }
                 BlockRecord::Bins(bins) => self.bins(bins),
                 _ => {}
@@ -223,11 +229,14 @@ impl OverTime {
         Some(finer(self.waits_by_bin.heat(keys, view.window_ns()), heat))
     }
 
-    /// Latency of a device's requests in one direction, of those that were measured; `None` without any.
+    /// Latency of a device's requests in one direction, of those that were measured; `None` without any. By bin where the
+    /// bins hold them, else by tick.
     #[must_use]
     pub fn requests(&self, view: &View, device: DevId, op: IoOp) -> Option<Heat> {
-        let heat = self.requests.heat([(device, op)].into_iter(), view.window_ns());
-        (total_ns(&heat) > 0).then_some(heat)
+        let (key, window_ns) = ([(device, op)], view.window_ns());
+        let heat = self.requests.heat(key.into_iter(), window_ns);
+        let by_bin = self.requests_by_bin.heat(key.into_iter(), window_ns);
+        (total_ns(&heat) > 0).then(|| finer(by_bin, heat))
     }
 
     /// Time in which a device was busy.
@@ -264,7 +273,7 @@ fn finer(by_bin: Heat, by_tick: Heat) -> Heat {
 mod tests {
     use super::super::Fold;
     use super::*;
-    use crate::recording::{ProcessTick, ThreadStates};
+    use crate::recording::{DeviceTick, ProcessTick, RequestBin, ThreadStates};
     use proptest::prelude::*;
 
     const SECOND_NS: u64 = 1_000_000_000;
@@ -324,6 +333,38 @@ mod tests {
         }
         assert!(heat.column_ns >= target.column_ns);
         target.column_ns
+    }
+
+    #[test]
+    fn requests_are_shown_by_bin_where_there_are_bins() {
+        let (device, op) = (DevId { major: 8, minor: 0 }, IoOp::Read);
+        let mut fold = Fold::with_plots();
+        let mut push = |record| fold.push(&Record::Block(Box::new(record)));
+        push(BlockRecord::DeviceTick(DeviceTick {
+            t0_ns: 0,
+            t1_ns: SECOND_NS,
+            device,
+            op,
+            total: waits(&[5_000_000, 6_000_000]),
+            queue: WaitHist::default(),
+            device_time: WaitHist::default(),
+            max_ns: 6_000_000,
+            before: None,
+            sampled_one_in: 1,
+        }));
+        let bin = |at: u64, ns| {
+            let (t0_ns, t1_ns) = (at * RequestBin::BIN_NS, (at + 1) * RequestBin::BIN_NS);
+            BlockRecord::Requests(RequestBin { t0_ns, t1_ns, device, op, total: waits(&[ns]) })
+        };
+        push(bin(2, 5_000_000));
+        let heat = |fold: &Fold| fold.over_time.as_ref()?.requests(fold.view(), device, op);
+        assert_eq!(heat(&fold).unwrap().column_ns, SECOND_NS, "one of them is in no bin");
+        fold.push(&Record::Block(Box::new(bin(7, 6_000_000))));
+        let shown = heat(&fold).unwrap();
+        assert_eq!((shown.column_ns, shown.columns.len()), (RequestBin::BIN_NS, 10));
+        let columns = shown.columns.iter().enumerate();
+        let filled = columns.filter(|(_, it)| !it.is_empty()).map(|(at, _)| at);
+        assert_eq!(filled.collect::<Vec<_>>(), [2, 7]);
     }
 
     #[test]

@@ -185,7 +185,11 @@ tables! {
     /// the target is the host. The waits are in `process_tick` too, which also has those of threads that were not known yet:
     /// a thread is met at the end of the second in which it began. A recording of version 2 may lack the table, which was
     /// added later.
-    "wait_bin" over tick, since 2, Presence::Added => WaitBin(WaitBin) {
+    "wait_bin", since 2, Presence::Added => WaitBin(WaitBin) {
+        /// start
+        t0_ns,
+        /// end
+        t1_ns,
         /// the process, one of the 16 of the target that waited longest in the bin; 4294967295 = its other processes
         /// together
         proc,
