@@ -33,14 +33,17 @@ fn first_cpu() -> rustix::thread::CpuSet {
 struct Witness {
     ends: Arc<AtomicBool>,
     thread: JoinHandle<Vec<(i64, i64)>>,
+    tid: i32,
 }
 
 impl Witness {
     fn start() -> Self {
         let ends = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&ends);
+        let (send, receive) = std::sync::mpsc::channel();
         let thread = thread::spawn(move || {
             rustix::thread::sched_setaffinity(None, &first_cpu()).unwrap();
+            send.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
             let (mut gaps, mut before_ns) = (Vec::new(), now_ns());
             while !over.load(Ordering::Relaxed) {
                 let now_ns = now_ns();
@@ -51,7 +54,7 @@ impl Witness {
             }
             gaps
         });
-        Self { ends, thread }
+        Self { ends, thread, tid: receive.recv().unwrap() }
     }
 
     /// The gaps: when each ended, and its length.
@@ -120,6 +123,7 @@ fn try_waits_are_in_the_tenth_of_a_second(name: &str) {
         over.store(true, Ordering::Relaxed);
     });
     drop(rival);
+    let tid = witness.tid;
     let gaps = witness.end();
     let checked = deburr(&["check", &shown]).output().unwrap();
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
@@ -148,6 +152,19 @@ fn try_waits_are_in_the_tenth_of_a_second(name: &str) {
     let ratio = off_ns as f64 / known_ns as f64;
     assert!(ratio < 0.15, "{ratio} of {known_ns} ns are in other bins; {told_ns} ns were told");
 
+    let sql =
+        "SELECT t0_ns, t1_ns, queued_ns + throttled_ns, on_cpu_ns FROM thread_ledger WHERE tid = ?";
+    let row = |row: &rusqlite::Row<'_>| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?]);
+    let [t0_ns, t1_ns, waited_ns, ran_ns]: [i64; 4] =
+        connection.query_row(sql, [tid], row).unwrap();
+    let range = start_ns + t0_ns..start_ns + t1_ns;
+    let own_ns: i64 =
+        gaps.iter().filter(|(end_ns, _)| range.contains(end_ns)).map(|(_, ns)| ns).sum();
+    let off = (own_ns - waited_ns).abs() as f64 / own_ns as f64;
+    assert!(off < 0.1, "{waited_ns} ns were told of {own_ns} ns");
+    let all_ns = waited_ns + ran_ns;
+    assert!((all_ns - (t1_ns - t0_ns)).abs() < all_ns / 50, "it never slept: {all_ns} ns");
+
     let page = directory.path().join("x.html");
     let reported = deburr(&["report", &shown, "--html", page.to_str().unwrap()]).output().unwrap();
     assert!(reported.status.success(), "{reported:?}");
@@ -156,6 +173,7 @@ fn try_waits_are_in_the_tenth_of_a_second(name: &str) {
         html.contains("waited for a CPU, in columns of 100 ms"),
         "columns are those of the bins"
     );
+    assert!(html.contains(&format!("(tid {tid} of pid {me})")), "its threads are shown");
 }
 
 /// The requests of a second are those of its bins, and each is in the bin in which it completed.

@@ -26,6 +26,7 @@ pub mod packed;
 mod runtime;
 mod sums;
 mod syscalls;
+mod thread_ledger;
 mod tick;
 mod wait_bin;
 
@@ -50,6 +51,7 @@ pub use syscalls::{
     FILE_OP_NAMES, FILE_OPS, FileClass, SyscallFile, SyscallRecord, SyscallSpan, SyscallTotal,
     call_bucket_from_ns,
 };
+pub use thread_ledger::ThreadLedger;
 pub use tick::{
     BlameTick, CgroupReading, CpuReading, Culprit, IdleCpu, IdleTick, LoadBin, ProcessTick,
     PsiReading, PsiResource, SchedstatTick, ThreadStates,
@@ -91,6 +93,9 @@ pub enum Record {
     /// How long a process of the target waited in one bin of 100 ms (BPF scheduler probe). Absent when the target is the
     /// host.
     WaitBin(Box<WaitBin>),
+    /// Where the wall time of a thread of the target went (BPF scheduler probe), at the end. Absent when the target is the
+    /// host.
+    ThreadLedger(Box<ThreadLedger>),
     /// A CPU's line of `/proc/stat`, cumulative, each second.
     Cpu(CpuReading),
     /// A cgroup's `cpu.stat`, cumulative, each second, for cgroups that have a quota or hold the target.
@@ -140,6 +145,7 @@ impl Record {
             Self::Schedstat(it) => it,
             Self::HostBin(it) | Self::TargetBin(it) => it,
             Self::WaitBin(it) => &**it,
+            Self::ThreadLedger(it) => &**it,
             Self::Cpu(it) => it,
             Self::CgroupCpu(it) => it,
             Self::Psi(it) => it,

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What happened when, in more detail than the rules need: how long waits and requests were in each second or tenth of a
-//! second, and how busy devices were in bins of 10 ms. Kept only for pages that show it, within fixed bounds.
+//! second, how busy devices were in bins of 10 ms, and what single threads did. Kept only for pages that show it, within
+//! fixed bounds.
 
 use super::{Series, View};
 use crate::recording::{
-    BlockRecord, DevId, DeviceBins, IoOp, ProcId, Record, WAIT_BUCKETS, WaitBin, WaitHist,
+    BlockRecord, DevId, DeviceBins, IoOp, ProcId, Record, ThreadLedger, WAIT_BUCKETS, WaitBin,
+    WaitHist,
 };
 use std::collections::BTreeMap;
 
@@ -145,6 +147,7 @@ pub struct OverTime {
     requests: Cells<(DevId, IoOp)>,
     requests_by_bin: Cells<(DevId, IoOp)>,
     busy: BTreeMap<DevId, Series>,
+    threads: BTreeMap<ProcId, Vec<ThreadLedger>>,
 }
 
 impl Default for OverTime {
@@ -156,6 +159,7 @@ impl Default for OverTime {
             requests: Cells::new(BY_TICK),
             requests_by_bin: Cells::new(BY_BIN),
             busy: BTreeMap::new(),
+            threads: BTreeMap::new(),
         }
     }
 }
@@ -169,6 +173,9 @@ impl OverTime {
             }
             Record::WaitBin(bin) if is_short(bin.t0_ns, bin.t1_ns) => {
                 self.waits_by_bin.push(bin.proc, (bin.t0_ns, bin.t1_ns), &bin.waits);
+            }
+            Record::ThreadLedger(it) => {
+                self.threads.entry(it.proc).or_default().push((**it).clone());
             }
             Record::Block(record) => match &**record {
                 BlockRecord::DeviceTick(tick) => {
@@ -237,6 +244,12 @@ impl OverTime {
         let heat = self.requests.heat(key.into_iter(), window_ns);
         let by_bin = self.requests_by_bin.heat(key.into_iter(), window_ns);
         (total_ns(&heat) > 0).then(|| finer(by_bin, heat))
+    }
+
+    /// The ledgers of a process's threads, in the order in which they were recorded; empty if they were not.
+    #[must_use]
+    pub fn threads(&self, process: ProcId) -> &[ThreadLedger] {
+        self.threads.get(&process).map_or(&[], Vec::as_slice)
     }
 
     /// Time in which a device was busy.

@@ -5,6 +5,8 @@
 //! The target's threads are read in every bin, all threads once a second.
 
 mod accounts;
+mod by_thread;
+mod identity;
 mod idle;
 mod long_waits;
 mod longest;
@@ -200,7 +202,7 @@ impl SchedCollector {
         }
         self.waiting = self.probe.begin_window(self.clock)?;
         self.first_look_ns = self.since_start_ns(cx, self.waiting.at_ns());
-        self.tally = Tally::begin(self.first_look_ns);
+        self.tally = Tally::begin(self.first_look_ns, &cx.target);
         self.wait_bins = WaitBins::begin(self.first_look_ns);
         self.longest = LongestWaits::begin(self.waiting.at_ns());
         let tally = &mut self.tally;

@@ -17,7 +17,8 @@ const FILES: Invariant = "a file is described before it is referred to";
 const NO_FILE_ID: Invariant = "no file has the identity 0 or that of the many others";
 const COVERED: Invariant = "nothing comes from a source that saw nothing";
 const ALL_COVERED: Invariant = "every source says what it saw";
-const TARGET_BINS: Invariant = "bins of the target are there only if the target is not the host";
+const OF_TARGET: Invariant =
+    "bins and threads of the target are there only if the target is not the host";
 
 /// State between records.
 #[derive(Clone, Debug, Default)]
@@ -58,8 +59,9 @@ impl References {
                 self.processes.insert(id);
             }
             Record::Cgroup(cgroup) => drop(self.cgroups.insert(cgroup.id)),
-            Record::TargetBin(LoadBin { t0_ns, .. }) => self.bin_of_target(*t0_ns, faults),
-            Record::WaitBin(bin) => self.bin_of_target(bin.t0_ns, faults),
+            Record::TargetBin(LoadBin { t0_ns, .. }) => self.of_target(*t0_ns, faults),
+            Record::WaitBin(bin) => self.of_target(bin.t0_ns, faults),
+            Record::ThreadLedger(it) => self.of_target(it.t0_ns, faults),
             Record::Block(record) => self.describe(record, faults),
             _ => {}
         }
@@ -79,8 +81,8 @@ impl References {
         }
     }
 
-    fn bin_of_target(&self, t0_ns: u64, faults: &mut Faults) {
-        faults.unless(!self.target_is_host, TARGET_BINS, || format!("at {t0_ns} ns"));
+    fn of_target(&self, t0_ns: u64, faults: &mut Faults) {
+        faults.unless(!self.target_is_host, OF_TARGET, || format!("at {t0_ns} ns"));
     }
 
     fn describe(&mut self, record: &BlockRecord, faults: &mut Faults) {

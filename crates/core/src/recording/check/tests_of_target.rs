@@ -2,7 +2,7 @@
 
 use super::tests::{good, violated_by};
 use super::*;
-use crate::recording::{Meta, ProcId, TargetSpec, WaitBin, WaitHist};
+use crate::recording::{Meta, ProcId, TargetSpec, ThreadLedger, ThreadStates, WaitBin, WaitHist};
 
 /// Bins of 100 ms with a wait of that length each.
 fn bin(at: u64, proc: ProcId, wait_ns: u64) -> WaitBin {
@@ -44,4 +44,33 @@ fn bins_of_a_process_do_not_overlap_and_belong_to_a_target() {
     }
     checker.push(&Record::WaitBin(Box::new(bin(3, ProcId(1), 5_000))));
     assert_eq!(checker.finish().violations.len(), 1, "of the host there are none");
+}
+
+#[test]
+fn the_threads_of_a_process_sum_to_it() {
+    // Both ticks of the process together: 3 s, of which 220 ms queued and 2.6 s asleep.
+    let thread = |tid, wall_ns, queued_ns, sleep_ns| {
+        let states = ThreadStates { queued_ns, sleep_ns, ..ThreadStates::default() };
+        let (t0_ns, t1_ns, proc) = (0, 2_000_000_000, ProcId(1));
+        let comm = "x".into();
+        let it = ThreadLedger { t0_ns, t1_ns, proc, tid, comm, threads: 1, wall_ns, states };
+        Record::ThreadLedger(Box::new(it))
+    };
+    let violated = |threads: [Record; 2]| {
+        let mut records = good();
+        let end = records.len() - 1;
+        records.splice(end..end, threads);
+        let mut checker = Checker::default();
+        records.iter().for_each(|record| checker.push(record));
+        checker.finish().violations.into_iter().map(|it| it.invariant).collect::<Vec<_>>()
+    };
+    const MS: u64 = 1_000_000;
+    let first = || thread(Some(1), 1000 * MS, 100 * MS, 800 * MS);
+    assert_eq!(violated([first(), thread(None, 2000 * MS, 120 * MS, 1800 * MS)]), [] as [&str; 0]);
+    assert_eq!(
+        violated([first(), thread(None, 2000 * MS, 20 * MS, 1800 * MS)]),
+        [of_target::BY_THREAD],
+        "too little of one state"
+    );
+    assert!(violated([first(), thread(None, 100 * MS, 120 * MS, 1800 * MS)]).len() == 2);
 }
