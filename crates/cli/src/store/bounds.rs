@@ -41,15 +41,14 @@ pub(super) fn most_rows(table: &str) -> u64 {
     match table {
         // Each may be megabytes once it is decompressed.
         "host_facts" => 10,
-        "meta" | "coverage" | "ending" | "cpu_check" => 10_000,
+        "meta" | "coverage" | "ending" | "cpu_check" | "thread_ledger" => 10_000,
         // Two hours of a host that starts a hundred processes in a second, each of which is worth a row.
         "process" => 1_000_000,
         "file" | "runtime" | "mount" | "syscall_file" | "setting" => 200_000,
         "tick" => 2_000_000,
-        "process_tick" | "blame" | "schedstat" | "io_tick" | "io_wait" | "io_blame" | "idle"
-        | "device_tick" | "cgroup_reading" | "psi_reading" | "cpu_reading" | "named_threads" => {
-            100_000_000
-        }
+        "process_tick" | "wait_bin" | "blame" | "schedstat" | "io_tick" | "io_wait"
+        | "io_blame" | "idle" | "device_tick" | "request_bin" | "cgroup_reading"
+        | "psi_reading" | "cpu_reading" | "named_threads" => 100_000_000,
         _ => 1_000_000,
     }
 }

@@ -15,6 +15,7 @@ mod files;
 mod full_disk;
 mod golang;
 mod held;
+mod in_detail;
 mod io;
 mod knee;
 mod lab;

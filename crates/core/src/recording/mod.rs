@@ -26,12 +26,15 @@ pub mod packed;
 mod runtime;
 mod sums;
 mod syscalls;
+mod thread_ledger;
 mod tick;
+mod wait_bin;
 
 pub use block::{
     BlockRecord, DevId, Device, DeviceBin, DeviceBins, DeviceTick, DiskCounters, DiskReading, File,
     FileId, FileState, HeldTick, IoBlameTick, IoCulprit, IoOp, IoPace, IoPurpose, IoTick,
-    IoWaitTick, JournalCommit, Mount, NotADevice, Setting, Stall, StallKind, WritebackPass,
+    IoWaitTick, JournalCommit, Mount, NotADevice, RequestBin, Setting, Stall, StallKind,
+    WritebackPass,
 };
 pub use coverage::{Coverage, Event, EventKind, ObserverTick, Source, State};
 pub use cpu_check::{CheckSetup, CpuCheckRecord, CpuDistance, Mix, PairRound, Run, SweepWorker};
@@ -48,10 +51,12 @@ pub use syscalls::{
     FILE_OP_NAMES, FILE_OPS, FileClass, SyscallFile, SyscallRecord, SyscallSpan, SyscallTotal,
     call_bucket_from_ns,
 };
+pub use thread_ledger::ThreadLedger;
 pub use tick::{
     BlameTick, CgroupReading, CpuReading, Culprit, IdleCpu, IdleTick, LoadBin, ProcessTick,
     PsiReading, PsiResource, SchedstatTick, ThreadStates,
 };
+pub use wait_bin::WaitBin;
 
 use crate::stats::Span;
 use observed::{Observed, observed};
@@ -85,6 +90,12 @@ pub enum Record {
     HostBin(LoadBin),
     /// Load of the target in one bin of 100 ms (BPF scheduler probe). Absent when the target is the host.
     TargetBin(LoadBin),
+    /// How long a process of the target waited in one bin of 100 ms (BPF scheduler probe). Absent when the target is the
+    /// host.
+    WaitBin(Box<WaitBin>),
+    /// Where the wall time of a thread of the target went (BPF scheduler probe), at the end. Absent when the target is the
+    /// host.
+    ThreadLedger(Box<ThreadLedger>),
     /// A CPU's line of `/proc/stat`, cumulative, each second.
     Cpu(CpuReading),
     /// A cgroup's `cpu.stat`, cumulative, each second, for cgroups that have a quota or hold the target.
@@ -133,6 +144,8 @@ impl Record {
             Self::Idle(it) => &**it,
             Self::Schedstat(it) => it,
             Self::HostBin(it) | Self::TargetBin(it) => it,
+            Self::WaitBin(it) => &**it,
+            Self::ThreadLedger(it) => &**it,
             Self::Cpu(it) => it,
             Self::CgroupCpu(it) => it,
             Self::Psi(it) => it,

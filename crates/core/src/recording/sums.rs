@@ -98,24 +98,8 @@ fn amount(record: &Record) -> u64 {
     match record {
         Record::ProcessTick(tick) => {
             let ProcessTick { wall_ns, states, waits, wait_max_ns, switches, .. } = &**tick;
-            let ThreadStates { on_cpu_ns, queued_ns, throttled_ns, block_io_ns, .. } = *states;
-            let ThreadStates { mem_stall_ns, uninterruptible_ns, sleep_ns, stopped_ns, .. } =
-                *states;
-            sum([
-                *wall_ns,
-                on_cpu_ns,
-                queued_ns,
-                throttled_ns,
-                block_io_ns,
-                mem_stall_ns,
-                uninterruptible_ns,
-                sleep_ns,
-                stopped_ns,
-                histogram(waits),
-                *wait_max_ns,
-                *switches,
-                tick.wakeup_latency_ns,
-            ])
+            let named = [*wall_ns, histogram(waits), *wait_max_ns, *switches];
+            sum(states_of(states).into_iter().chain(named).chain([tick.wakeup_latency_ns]))
         }
         Record::Blame(BlameTick { ns, .. }) => *ns,
         Record::LongWait(LongWait { ns, wait_ns, .. }) => sum([*ns, *wait_ns]),
@@ -135,6 +119,8 @@ fn amount(record: &Record) -> u64 {
             } = *bin;
             sum([on_cpu_ns, queued_ns, throttled_ns, block_io_ns, waits, switches])
         }
+        Record::WaitBin(it) => histogram(&it.waits),
+        Record::ThreadLedger(it) => sum(states_of(&it.states).into_iter().chain([it.wall_ns])),
         Record::NamedThreads(it) => {
             let NamedThreads { on_cpu_ns, delay_ns, .. } = **it;
             sum([on_cpu_ns, delay_ns])
@@ -182,6 +168,7 @@ fn block(record: &BlockRecord) -> u64 {
             let all = [&it.total, &it.queue, &it.device_time].into_iter().chain(&it.before);
             sum(all.map(histogram).chain([it.max_ns]))
         }
+        BlockRecord::Requests(it) => histogram(&it.total),
         BlockRecord::Bins(it) => {
             let bin = |&DeviceBin { busy_ns, depth_ns, ios, bytes }: &DeviceBin| {
                 sum([busy_ns, depth_ns, ios.into(), bytes])
@@ -204,6 +191,21 @@ fn block(record: &BlockRecord) -> u64 {
         | BlockRecord::File(_)
         | BlockRecord::Disk(_) => 0,
     }
+}
+
+fn states_of(states: &ThreadStates) -> [u64; 8] {
+    let ThreadStates { on_cpu_ns, queued_ns, throttled_ns, block_io_ns, .. } = *states;
+    let ThreadStates { mem_stall_ns, uninterruptible_ns, sleep_ns, stopped_ns, .. } = *states;
+    [
+        on_cpu_ns,
+        queued_ns,
+        throttled_ns,
+        block_io_ns,
+        mem_stall_ns,
+        uninterruptible_ns,
+        sleep_ns,
+        stopped_ns,
+    ]
 }
 
 fn histogram(waits: &WaitHist) -> u64 {

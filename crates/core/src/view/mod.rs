@@ -23,7 +23,7 @@ pub use host::{CpuTotals, CpuView, Load, ObserverView, PsiView};
 pub use limits::ProcessLimit;
 pub use longest_wait::WholeWait;
 pub use over_time::{Heat, OverTime};
-pub use plots::{DevicePlot, LoadPlot, Plots};
+pub use plots::{DevicePlot, LoadPlot, Plots, ThreadPlot};
 pub use process::{Delay, Group, GroupCulprit, Groups, Idle, ProcessView, ThreadNameTotals, Usage};
 pub use series::Series;
 pub use syscalls::{SyscallGroup, SyscallView};
@@ -115,6 +115,8 @@ impl Fold {
             Record::Schedstat(tick) => view.processes.entry(tick.proc).or_default().schedstat(tick),
             Record::HostBin(bin) => view.host.push(bin),
             Record::TargetBin(bin) => view.target.push(bin),
+            // Their sums are in the ticks of the processes.
+            Record::WaitBin(_) | Record::ThreadLedger(_) => {}
             Record::Cpu(reading) => view.cpus.entry(reading.cpu).or_default().push(reading),
             Record::CgroupCpu(reading) => {
                 view.cgroups.entry(reading.cgroup).or_default().reading(reading);

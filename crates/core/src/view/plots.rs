@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The amounts over time that a page shows beside a report: the load, the waits of the victims, and the devices.
+//! What a page shows beside a report: the load, the waits of the victims and the devices over time, and single threads.
 
 use super::over_time::{Heat, OverTime};
+use super::process::by_state;
 use super::{Load, View};
-use crate::finding::{Area, Entity, EntityKind, LedgerState, Report};
-use crate::recording::{DevId, IoOp, ProcId, Stall};
+use crate::finding::{Area, Entity, EntityKind, Ledger, LedgerPart, LedgerState, Report};
+use crate::recording::{DevId, IoOp, ProcId, Stall, ThreadLedger};
 use crate::stats::{Span, merge};
+use std::cmp::Reverse;
 
 /// Maximum number of steps of a load plot.
 const LOAD_STEPS: usize = 400;
+/// Threads of a ledger that are shown by themselves.
+const THREADS: usize = 16;
 
 /// What a page shows over the window of a report.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,8 +27,19 @@ pub struct Plots {
     pub waits: Option<Heat>,
     /// Run-queue waits of the victim of each finding, where the finding is about them.
     pub of_findings: Vec<Option<Heat>>,
+    /// The threads of each ledger of the report, where they are known.
+    pub threads: Vec<Option<ThreadPlot>>,
     /// The devices of the report.
     pub devices: Vec<DevicePlot>,
+}
+
+/// The ledger of a victim by thread.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThreadPlot {
+    /// Those of its threads that lost most, the worst first.
+    pub threads: Vec<Ledger>,
+    /// All its others together: what the victim's ledger has and those threads' have not.
+    pub rest: Ledger,
 }
 
 /// Threads by state, over time.
@@ -71,13 +86,14 @@ impl Plots {
             waits: if is_host {
                 over_time.all_waits(view)
             } else {
-                over_time.waits(view, &watched)
+                over_time.waits_of_target(view, &watched)
             },
             of_findings: report
                 .findings
                 .iter()
                 .map(|it| (it.area == Area::Sched).then(|| of_finding(&it.victim)).flatten())
                 .collect(),
+            threads: report.ledger.iter().map(|it| ThreadPlot::of(it, view, over_time)).collect(),
             devices: devices(report, view, over_time),
         }
     }
@@ -103,6 +119,51 @@ fn processes(view: &View, victim: &Entity) -> Vec<ProcId> {
         (EntityKind::Cgroup, _, Some(path)) => of_cgroup(path),
         _ => vec![],
     }
+}
+
+impl ThreadPlot {
+    fn of(ledger: &Ledger, view: &View, over_time: &OverTime) -> Option<Self> {
+        let mut threads = Vec::new();
+        for process in processes(view, &ledger.victim) {
+            let pid = view.processes().get(&process).and_then(|it| Some(it.facts.as_ref()?.pid));
+            let named = over_time.threads(process).iter().filter(|it| it.tid.is_some());
+            threads.extend(named.map(|it| of_thread(it, pid)));
+        }
+        threads.sort_by_key(|it| (Reverse(lost_ns(it)), Reverse(it.parts[0].ns), it.victim.tid));
+        threads.truncate(THREADS);
+        let known_ns =
+            |state| threads.iter().map(|it| part_ns(it, state)).fold(0, u64::saturating_add);
+        let rest = |part: &LedgerPart| {
+            let ns = part.ns.saturating_sub(known_ns(part.state));
+            LedgerPart { state: part.state, ns }
+        };
+        let parts: Vec<LedgerPart> = ledger.parts.iter().map(rest).collect();
+        let wall_ns = parts.iter().map(|part| part.ns).fold(0, u64::saturating_add);
+        let rest = Ledger { wall_ns, parts, tails: vec![], ..ledger.clone() };
+        (!threads.is_empty()).then_some(Self { threads, rest })
+    }
+}
+
+fn of_thread(it: &ThreadLedger, pid: Option<u32>) -> Ledger {
+    let comm = Some(it.comm.clone());
+    let victim = Entity { pid, tid: it.tid, comm, ..Entity::new(EntityKind::Thread) };
+    let mut parts: Vec<LedgerPart> =
+        by_state(&it.states).into_iter().map(|(state, ns)| LedgerPart { state, ns }).collect();
+    let known_ns = parts.iter().map(|part| part.ns).fold(0, u64::saturating_add);
+    let wall_ns = it.wall_ns.max(known_ns);
+    parts.push(LedgerPart { state: LedgerState::Unattributed, ns: wall_ns - known_ns });
+    let (threads, excess_ns, unseen_ns, tails) = (it.threads, 0, 0, vec![]);
+    Ledger { victim, wall_ns, threads, parts, excess_ns, unseen_ns, tails }
+}
+
+fn part_ns(ledger: &Ledger, state: LedgerState) -> u64 {
+    ledger.parts.iter().find(|part| part.state == state).map_or(0, |part| part.ns)
+}
+
+fn lost_ns(ledger: &Ledger) -> u64 {
+    use LedgerState::{BlockIo, MemStall, Queued, Throttled, Uninterruptible};
+    let lost = [Queued, Throttled, BlockIo, MemStall, Uninterruptible].into_iter();
+    lost.map(|state| part_ns(ledger, state)).fold(0, u64::saturating_add)
 }
 
 impl LoadPlot {

@@ -59,17 +59,7 @@ impl Usage {
     /// Nanoseconds in each state that a ledger knows, in the order in which ledgers have them.
     #[must_use]
     pub fn by_state(&self) -> [(LedgerState, u64); 8] {
-        let states = &self.states;
-        [
-            (LedgerState::OnCpu, states.on_cpu_ns),
-            (LedgerState::Queued, states.queued_ns),
-            (LedgerState::Throttled, states.throttled_ns),
-            (LedgerState::BlockIo, states.block_io_ns),
-            (LedgerState::MemStall, states.mem_stall_ns),
-            (LedgerState::Uninterruptible, states.uninterruptible_ns),
-            (LedgerState::Sleep, states.sleep_ns),
-            (LedgerState::Stopped, states.stopped_ns),
-        ]
+        by_state(&self.states)
     }
 
     pub(super) fn push(&mut self, tick: &ProcessTick) {
@@ -124,6 +114,20 @@ impl Usage {
     pub fn contended_ns(&self) -> u64 {
         self.states.queued_ns - self.wakeup_latency_ns
     }
+}
+
+/// Nanoseconds in each state that a ledger knows, in the order in which ledgers have them.
+pub(super) fn by_state(states: &ThreadStates) -> [(LedgerState, u64); 8] {
+    [
+        (LedgerState::OnCpu, states.on_cpu_ns),
+        (LedgerState::Queued, states.queued_ns),
+        (LedgerState::Throttled, states.throttled_ns),
+        (LedgerState::BlockIo, states.block_io_ns),
+        (LedgerState::MemStall, states.mem_stall_ns),
+        (LedgerState::Uninterruptible, states.uninterruptible_ns),
+        (LedgerState::Sleep, states.sleep_ns),
+        (LedgerState::Stopped, states.stopped_ns),
+    ]
 }
 
 fn add_states(sum: &mut ThreadStates, more: &ThreadStates) {

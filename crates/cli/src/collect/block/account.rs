@@ -125,7 +125,7 @@ impl Account {
         self.tally.request(
             device,
             op,
-            RequestTimes { total_ns, before_ns, queue_ns, weight: transfer.weight },
+            RequestTimes { total_ns, before_ns, queue_ns, weight: transfer.weight, done_ns },
         );
         if transfer.held {
             self.held.served(device, op, total_ns + before_ns.unwrap_or(0));

@@ -4,7 +4,7 @@
 use super::scale::{Bytes, CounterScale};
 use deburr_core::recording::{
     BlockRecord, CgroupId, DevId, DeviceTick, DiskCounters, FileId, IoOp, IoPurpose, IoTick,
-    ProcId, WaitHist,
+    ProcId, RequestBin, WaitHist,
 };
 use deburr_core::stats::Span;
 use std::collections::BTreeMap;
@@ -59,6 +59,8 @@ pub(super) struct RequestTimes {
     pub(super) queue_ns: Option<u64>,
     /// Number of requests that it stands for.
     pub(super) weight: u32,
+    /// When it completed, since the start of the window.
+    pub(super) done_ns: u64,
 }
 
 /// The sums of the current second.
@@ -66,6 +68,8 @@ pub(super) struct RequestTimes {
 pub(super) struct Tally {
     rows: BTreeMap<Key, Sum>,
     times: BTreeMap<(DevId, IoOp), Times>,
+    /// Latency of requests by the bin in which they completed, by number from the start of the window.
+    bins: BTreeMap<(u64, DevId, IoOp), WaitHist>,
     /// Scales the bytes of a sample to the counters of the disk.
     pub(super) scale: CounterScale,
     /// Whether the time before a request is created is measured.
@@ -98,6 +102,8 @@ impl Tally {
     pub(super) fn request(&mut self, device: DevId, op: IoOp, took: RequestTimes) {
         let times = self.times.entry((device, op)).or_default();
         times.total.add(took.total_ns);
+        let bin = (took.done_ns / RequestBin::BIN_NS, device, op);
+        self.bins.entry(bin).or_default().add(took.total_ns);
         if let Some(before_ns) = took.before_ns.filter(|&ns| ns >= DeviceTick::BEFORE_NS) {
             times.before.add(before_ns);
         }
@@ -155,7 +161,12 @@ impl Tally {
                 sampled_one_in: times.one_in,
             })
         });
-        rows.chain(times).collect()
+        let bins = std::mem::take(&mut self.bins).into_iter().map(|((bin, device, op), total)| {
+            let t0_ns = bin * RequestBin::BIN_NS;
+            let t1_ns = t0_ns + RequestBin::BIN_NS;
+            BlockRecord::Requests(RequestBin { t0_ns, t1_ns, device, op, total })
+        });
+        rows.chain(times).chain(bins).collect()
     }
 }
 
@@ -181,13 +192,22 @@ mod tests {
         let mut tally = Tally::new(true);
         tally.transfer(key(1), 4096, 100, 8);
         tally.transfer(key(1), 8192, 300, 1);
-        let took =
-            RequestTimes { total_ns: 300, before_ns: Some(5000), queue_ns: Some(100), weight: 8 };
+        let took = RequestTimes {
+            total_ns: 300,
+            before_ns: Some(5000),
+            queue_ns: Some(100),
+            weight: 8,
+            done_ns: 250_000_000,
+        };
         tally.request(DISK, IoOp::Write, took);
         let records = tally.take(Span::new(0, 1), |_| None, |_| String::new());
-        let [BlockRecord::Io(io), BlockRecord::DeviceTick(times)] = &*records else {
+        let [BlockRecord::Io(io), BlockRecord::DeviceTick(times), BlockRecord::Requests(bin)] =
+            &*records
+        else {
             panic!("{records:?}")
         };
+        assert_eq!((bin.t0_ns, bin.t1_ns), (200_000_000, 300_000_000));
+        assert_eq!((bin.device, bin.op, &bin.total), (DISK, IoOp::Write, &times.total));
         assert_eq!((io.ios, io.bytes, io.total_ns, io.max_ns), (9, 8 * 4096 + 8192, 1100, 300));
         assert_eq!(io.reason, None);
         let sums = [&times.total, &times.queue, &times.device_time].map(WaitHist::total_ns);

@@ -5,14 +5,16 @@
 //! recording grows with activity and not with the number of processes. Nothing is left out, and each record holds
 //! the time range that it covers.
 
-use super::super::{Cgroups, Context, Emit, ObservedProcess};
+use super::super::{Context, Emit, ObservedProcess};
+use super::by_thread::{ByThread, ThreadLedgers, states};
+use super::identity::{fold, meet};
 use super::idle::{IdleSum, MIN_WAIT_NS};
 use super::longest::WholeWait;
 use crate::collect::kept::shrink;
 use deburr_bpf::sched::{ProbeCulprit, State, Sums, ThreadDelta};
 use deburr_core::recording::{
     BlameTick, CgroupId, Culprit, IdleTick, LongWait, ProcId, ProcessTick, Record, TargetSpec,
-    ThreadStates, WaitHist,
+    WaitHist,
 };
 use deburr_core::text::name::decode;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -40,7 +42,7 @@ const SUSPECT_NS: u64 = 10_000_000;
 const UNSEEN_S: u32 = 30;
 
 /// A process: its pid and the start time of its first thread, which distinguishes a reused pid.
-type ProcessKey = (u32, u64);
+pub(super) type ProcessKey = (u32, u64);
 
 /// What a process did since its last record.
 #[derive(Debug, Default)]
@@ -75,6 +77,8 @@ struct Account {
     longest: Option<Box<(WholeWait, u64)>>,
     idle: IdleSum,
     slots: Vec<usize>,
+    /// Its threads since it was met, if it may belong to the target.
+    by_thread: Option<Box<ByThread>>,
 }
 
 /// Sums of what is known of waits in three ways.
@@ -142,6 +146,9 @@ impl Account {
         self.waits.merge(&thread.waits);
         self.wait_max_ns = self.wait_max_ns.max(thread.wait_max_ns);
         self.switches += thread.switches;
+        if let Some(threads) = &mut self.by_thread {
+            threads.add(thread);
+        }
     }
 
     fn merge(&mut self, other: Self) {
@@ -174,16 +181,7 @@ impl Account {
             proc,
             threads: self.most_alive.max(self.alive + self.died),
             wall_ns: self.wall_ns,
-            states: ThreadStates {
-                on_cpu_ns: of(State::OnCpu),
-                queued_ns: of(State::Queued),
-                throttled_ns: of(State::Throttled),
-                block_io_ns: of(State::BlockIo),
-                mem_stall_ns: of(State::MemStall),
-                uninterruptible_ns: of(State::Uninterruptible),
-                sleep_ns: of(State::Sleep),
-                stopped_ns: of(State::Stopped),
-            },
+            states: states(&self.states_ns),
             waits,
             wait_max_ns: self.wait_max_ns.max(self.longest_in_progress_ns),
             switches: self.switches,
@@ -201,6 +199,7 @@ impl Account {
 #[derive(Debug, Default)]
 pub(super) struct Target {
     pub(super) pids: BTreeSet<u32>,
+    pub(super) ids: BTreeMap<ProcessKey, ProcId>,
     /// The probe's slots of their threads.
     pub(super) slots: Vec<usize>,
 }
@@ -213,6 +212,9 @@ pub(super) struct Tally {
     leaders: HashMap<u32, u64>,
     /// Pids of processes that waited long behind another one, and of those that they waited behind.
     suspects: BTreeSet<u32>,
+    /// Whether the target is not the host: then its threads are recorded.
+    has_target: bool,
+    thread_ledgers: ThreadLedgers,
     /// When the first look was; times of threads count from there.
     first_look_ns: u64,
     t1_ns: u64,
@@ -220,8 +222,8 @@ pub(super) struct Tally {
 
 impl Tally {
     /// Begins with the first look, at that time in the window.
-    pub(super) fn begin(first_look_ns: u64) -> Self {
-        Self { first_look_ns, ..Self::default() }
+    pub(super) fn begin(first_look_ns: u64, target: &TargetSpec) -> Self {
+        Self { first_look_ns, has_target: *target != TargetSpec::Host, ..Self::default() }
     }
 
     /// Adds a thread that exists at the start of the window.
@@ -260,6 +262,11 @@ impl Tally {
         }
     }
 
+    /// The waits in progress at the end of the window, as of the last look at all threads.
+    pub(super) fn in_progress(&self) -> impl Iterator<Item = (ProcessKey, &WaitHist)> {
+        self.accounts.iter().map(|(key, account)| (*key, &account.in_progress))
+    }
+
     /// Adds what a thread did, as read by a look at some threads in between.
     pub(super) fn add_between(&mut self, thread: &ThreadDelta) {
         self.account(thread).add(thread);
@@ -269,9 +276,12 @@ impl Tally {
         // A thread that is met late may have existed for longer.
         let t0_ns = self.t1_ns.min(self.first_look_ns + thread.from_ns);
         self.leaders.insert(thread.tgid, thread.leader_boot_ns);
-        self.accounts
-            .entry((thread.tgid, thread.leader_boot_ns))
-            .or_insert_with(|| Account { t0_ns, ..Account::default() })
+        let by_thread = || self.has_target.then(|| Box::new(ByThread::begin(t0_ns)));
+        self.accounts.entry((thread.tgid, thread.leader_boot_ns)).or_insert_with(|| Account {
+            t0_ns,
+            by_thread: by_thread(),
+            ..Account::default()
+        })
     }
 
     fn account_of(&mut self, pid: u32) -> Option<&mut Account> {
@@ -329,12 +339,17 @@ impl Tally {
         let mut target = Target::default();
         for key in self.keys() {
             let own = self.accounts.get_mut(&key).map(|account| std::mem::take(&mut account.slots));
-            if !self.may_belong(&cx.target, key) {
-                continue;
+            let may = self.may_belong(&cx.target, key);
+            let id = may.then(|| self.identity(cx, key, &mut *emit));
+            let id = id.filter(|id| cx.processes.in_target(*id));
+            if id.is_none()
+                && let Some(account) = self.accounts.get_mut(&key)
+            {
+                account.by_thread = None;
             }
-            let id = self.identity(cx, key, &mut *emit);
-            if cx.processes.in_target(id) {
+            if let Some(id) = id {
                 target.pids.insert(key.0);
+                target.ids.insert(key, id);
                 target.slots.extend(own.into_iter().flatten());
             }
         }
@@ -393,6 +408,9 @@ impl Tally {
             if due && has_something && !lacking {
                 self.emit_one(cx, key, t_ns, emit);
             }
+            if dead || last {
+                self.end_threads(cx, key, t_ns, emit);
+            }
             if let Some(account) = self.accounts.get_mut(&key) {
                 account.unseen_s = if account.alive == 0 { account.unseen_s + 1 } else { 0 };
                 account.behind_s = if account.behind { account.behind_s + 1 } else { 0 };
@@ -401,8 +419,12 @@ impl Tally {
                 let is_time = account.unseen_s > 0 && account.unseen_s.is_multiple_of(UNSEEN_S);
                 if is_time && !dead && has_no_entry(cx, key.0) {
                     gone.push(key);
+                    self.end_threads(cx, key, t_ns, emit);
                 }
             }
+        }
+        if last {
+            self.thread_ledgers.emit(&mut *emit);
         }
         // Removed only now: blame that was emitted above needs their comm and cgroup.
         let mut folded: BTreeMap<ProcId, Account> = BTreeMap::new();
@@ -430,6 +452,16 @@ impl Tally {
         shrink(&mut self.leaders);
     }
 
+    /// Its threads do nothing more that is recorded.
+    fn end_threads(&mut self, cx: &mut Context, key: ProcessKey, t_ns: u64, emit: Emit<'_>) {
+        let account = self.accounts.get_mut(&key);
+        let Some(threads) = account.and_then(|account| account.by_thread.take()) else { return };
+        let id = self.identity(cx, key, emit);
+        if cx.processes.in_target(id) {
+            self.thread_ledgers.add(id, *threads, t_ns);
+        }
+    }
+
     fn emit_one(&mut self, cx: &mut Context, key: ProcessKey, t1_ns: u64, emit: Emit<'_>) {
         let victim = match self.accounts.get(&key) {
             // Most processes of a host. They often get their identity only here, at the end of the window.
@@ -452,6 +484,7 @@ impl Tally {
             parent: account.parent,
             unseen_s: account.unseen_s,
             slots: std::mem::take(&mut account.slots),
+            by_thread: account.by_thread.take(),
             ..Account::default()
         };
         let done = std::mem::replace(account, fresh);
@@ -548,33 +581,6 @@ fn sighting(key: ProcessKey, account: Option<&Account>) -> ObservedProcess<'_> {
         cgroup: account.map(|account| CgroupId(account.cgroup_id)),
         parent: account.map(|account| account.parent),
     }
-}
-
-/// The sighting with the cgroup that the probe's id means, which is emitted if it is new.
-fn placed<'a>(
-    cgroups: &mut Cgroups,
-    sighting: ObservedProcess<'a>,
-    emit: Emit<'_>,
-) -> ObservedProcess<'a> {
-    let cgroup = sighting.cgroup.and_then(|id| cgroups.of_task_group(id));
-    if let Some(id) = cgroup {
-        cgroups.sight(id, emit);
-    }
-    ObservedProcess { cgroup, ..sighting }
-}
-
-/// The identity of that process.
-fn meet(cx: &mut Context, sighting: ObservedProcess<'_>, emit: Emit<'_>) -> ProcId {
-    let Context { roots, processes, cgroups, target, .. } = cx;
-    let sighting = placed(cgroups, sighting, &mut *emit);
-    processes.intern(roots, cgroups, target, sighting, emit)
-}
-
-/// The shared identity of processes like this one that are too small for one of their own.
-fn fold(cx: &mut Context, sighting: ObservedProcess<'_>, emit: Emit<'_>) -> ProcId {
-    let Context { roots, processes, cgroups, target, .. } = cx;
-    let sighting = placed(cgroups, sighting, &mut *emit);
-    processes.fold(roots, cgroups, target, sighting, emit)
 }
 
 #[cfg(test)]

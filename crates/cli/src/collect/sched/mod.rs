@@ -5,10 +5,13 @@
 //! The target's threads are read in every bin, all threads once a second.
 
 mod accounts;
+mod by_thread;
+mod identity;
 mod idle;
 mod long_waits;
 mod longest;
 mod runnable;
+mod wait_bins;
 mod wait_selection;
 
 use super::cost::{Cost, CostCounters};
@@ -27,9 +30,10 @@ use idle::IdleFinder;
 use long_waits::LongWaits;
 use longest::LongestWaits;
 use runnable::Runnable;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
+use wait_bins::WaitBins;
 
 pub(crate) struct SchedCollector {
     probe: SchedProbe,
@@ -57,6 +61,7 @@ pub(crate) struct SchedCollector {
     host: HostTotals,
     /// Empty when the target is the host.
     target: Target,
+    wait_bins: WaitBins,
     bin_start_ns: u64,
     /// When the first look was, in nanoseconds since the start of the window.
     first_look_ns: u64,
@@ -184,6 +189,7 @@ impl SchedCollector {
             cost: Cost::default(),
             host: HostTotals::default(),
             target: Target::default(),
+            wait_bins: WaitBins::default(),
             bin_start_ns: 0,
             first_look_ns: 0,
         })
@@ -199,7 +205,8 @@ impl SchedCollector {
         }
         self.waiting = self.probe.begin_window(self.clock)?;
         self.first_look_ns = self.since_start_ns(cx, self.waiting.at_ns());
-        self.tally = Tally::begin(self.first_look_ns);
+        self.tally = Tally::begin(self.first_look_ns, &cx.target);
+        self.wait_bins = WaitBins::begin(self.first_look_ns);
         self.longest = LongestWaits::begin(self.waiting.at_ns(), self.one_by_one);
         let tally = &mut self.tally;
         let mut scan = ThreadScan::begin(&self.probe, &self.waiting, |thread| {
@@ -310,11 +317,12 @@ impl SchedCollector {
             && let Some(scan) = &mut self.scan
         {
             bin = LoadBin { t0_ns: bin.t0_ns, t1_ns: bin.t1_ns, ..LoadBin::default() };
-            let tally = &mut self.tally;
+            let Self { tally, wait_bins, .. } = self;
             // Of what the threads did until the look at all of them that ends a second, it tells no more than that look.
             let (slots, waiting) = (&self.target.slots, (&self.waiting, holds));
             scan.look_at_slots(&self.probe, slots, waiting, |thread| {
                 add_to_bin(&mut bin, thread);
+                wait_bins.add(thread);
                 tally.add_between(thread);
             });
             emit(Record::TargetBin(bin));
@@ -326,10 +334,17 @@ impl SchedCollector {
     /// is held until the next look. If this process was stopped or had no CPU in between, that is much, and how it is
     /// divided among states is not known: then both are done again.
     fn look_at_all(&mut self, last: bool) -> Result<(), String> {
+        // These were read in this bin, too; of others it is not known in which bins of the second they waited.
+        let of_target: BTreeSet<usize> = self.target.slots.iter().copied().collect();
         for look in 1..=LOOKS {
             let Some(scan) = &mut self.scan else { return Ok(()) };
-            let tally = &mut self.tally;
-            scan.look(&self.probe, &self.waiting, last, |thread| tally.add(thread, last));
+            let Self { tally, wait_bins, .. } = self;
+            scan.look(&self.probe, &self.waiting, last, |thread| {
+                if thread.slot.is_some_and(|slot| of_target.contains(&slot)) {
+                    wait_bins.add(thread);
+                }
+                tally.add(thread, last);
+            });
             if look == LOOKS || !self.since_asked.are_long() {
                 break;
             }
@@ -362,6 +377,12 @@ impl SchedCollector {
             // No later bin holds what the threads did meanwhile.
             self.end_bin(cx, (told_ns, false), &mut *emit);
         }
+        if last {
+            for (process, waits) in self.tally.in_progress() {
+                self.wait_bins.add_waits(process, waits);
+            }
+        }
+        self.wait_bins.end(t_ns.max(told_ns), &self.target.ids, &mut *emit);
         let Some(scan) = &mut self.scan else { return Ok(()) };
         let (torn, missed) = (scan.torn, scan.switches_missed(last));
         if last && let Some(reason) = unseen(&cx.roots, &scan.unseen()) {
@@ -404,6 +425,9 @@ impl Collector for SchedCollector {
         self.cost.bin(&self.probe);
         self.ask(now.beat).map_err(anyhow::Error::msg)?;
         self.end_bin(cx, (now.t_ns, now.beat == Beat::Second), emit);
+        if !now.beat.is_second() {
+            self.wait_bins.end(self.bin_start_ns, &self.target.ids, &mut *emit);
+        }
         // Before waits in progress get their blame: one that ends in between would otherwise be blamed twice, here and by
         // the probe, which takes into account what was told of long waits only.
         let ended = now.beat.is_second().then(|| self.probe.end_epoch());

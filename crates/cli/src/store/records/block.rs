@@ -5,7 +5,7 @@ use crate::store::encodings::{DefaultIfAbsent, JsonOrNull};
 use crate::store::table::{Presence, tables};
 use deburr_core::recording::{
     BlockRecord, Device, DeviceBins, DeviceTick, DiskReading, File, HeldTick, IoBlameTick, IoPace,
-    IoTick, IoWaitTick, JournalCommit, Mount, Record, Setting, Stall, WritebackPass,
+    IoTick, IoWaitTick, JournalCommit, Mount, Record, RequestBin, Setting, Stall, WritebackPass,
 };
 
 fn whole(record: BlockRecord) -> Record {
@@ -125,6 +125,21 @@ tables! {
         /// waited 4 096 ns and more; `[]` = none did, NULL = not examined; older recordings of version 2 lack the
         /// column
         before,
+    }
+    /// How long the requests of a device took that completed in one bin of 100 ms (BPF block probe). They are in
+    /// `device_tick` too. Several rows may be about the same bin: their amounts add up. A recording of version 2 may lack
+    /// the table, which was added later.
+    "request_bin", since 2, Presence::Added => Requests(RequestBin) {
+        /// start
+        t0_ns,
+        /// end
+        t1_ns,
+        /// the whole disk
+        device,
+        /// `read`, `write` or `other`
+        op,
+        /// from creation to completion, as `device_tick.total`
+        total,
     }
     /// A device's activity in bins of 10 ms (BPF block probe), for bursts that an average over a second hides.
     "device_bins" over tick => Bins(DeviceBins) {

@@ -10,7 +10,7 @@ use crate::store::tests::{Documented, Field};
 use deburr_core::recording::{
     BlameTick, Cgroup, CgroupReading, Coverage, CpuReading, Event, HostFacts, IdleTick, LoadBin,
     LongWait, Meta, NamedThreads, ObserverTick, Process, ProcessTick, PsiReading, Record,
-    RuntimeReading, SchedstatTick,
+    RuntimeReading, SchedstatTick, ThreadLedger, WaitBin,
 };
 use std::convert::identity;
 
@@ -180,6 +180,51 @@ tables! {
         culprit,
         /// length of this part
         ns,
+    }
+    /// How long the threads of a process of the target waited in one bin of about 100 ms (BPF scheduler probe). No rows if
+    /// the target is the host. The waits are in `process_tick` too, which also has those of threads that were not known yet:
+    /// a thread is met at the end of the second in which it began. A recording of version 2 may lack the table, which was
+    /// added later.
+    "wait_bin", since 2, Presence::Added => WaitBin(WaitBin) {
+        /// start
+        t0_ns,
+        /// end
+        t1_ns,
+        /// the process, one of the 16 of the target that waited longest in the bin; 4294967295 = its other processes
+        /// together
+        proc,
+        /// sizes of the waits that ended, as `process_tick.waits`; in the last bin also of those in progress
+        waits,
+    }
+    /// Where the time of the threads of a process of the target went, from when the process was met to its end or that of the
+    /// window (BPF scheduler probe): of the 64 processes with several threads that lost most (queued, throttled, stalled,
+    /// uninterruptible), at the end. No rows if the target is the host. The rows of a process sum to its rows in
+    /// `process_tick`; `wall_ns` minus the sum of the states is unattributed. A recording of version 2 may lack the table,
+    /// which was added later.
+    "thread_ledger", since 2, Presence::Added => ThreadLedger(ThreadLedger) {
+        /// the process was met
+        t0_ns,
+        /// end of its last tick
+        t1_ns,
+        /// the process
+        proc,
+        /// thread id of one of the 16 threads that lost most; NULL = its other threads together
+        tid,
+        /// comm of the thread; empty for the other threads
+        comm,
+        /// number of threads
+        threads,
+        /// time that the thread existed
+        wall_ns,
+        /// `on_cpu_ns`: running
+        /// `queued_ns`: runnable and waiting for a CPU, throttling excluded
+        /// `throttled_ns`: runnable, but a quota was used up
+        /// `block_io_ns`: uninterruptible sleep for block IO
+        /// `mem_stall_ns`: uninterruptible sleep for memory
+        /// `uninterruptible_ns`: other uninterruptible sleep
+        /// `sleep_ns`: interruptible sleep
+        /// `stopped_ns`: stopped, traced or frozen
+        states,
     }
     /// Which CPUs idled while a process waited (BPF timeline).
     "idle" over tick => Idle(IdleTick) {

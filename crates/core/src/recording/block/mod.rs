@@ -13,6 +13,7 @@ pub use held::HeldTick;
 pub use hold_ups::{IoBlameTick, IoCulprit, IoWaitTick, Stall, StallKind};
 pub use transfers::{
     DeviceBin, DeviceBins, DeviceTick, DiskCounters, DiskReading, IoOp, IoPace, IoPurpose, IoTick,
+    RequestBin,
 };
 pub use writeback::{JournalCommit, WritebackPass};
 
@@ -36,6 +37,8 @@ pub enum BlockRecord {
     Io(IoTick),
     /// Latency of requests (BPF block probe), each second.
     DeviceTick(DeviceTick),
+    /// Latency of requests in bins of 100 ms (BPF block probe), for bins in which any completed.
+    Requests(RequestBin),
     /// Activity in bins of 10 ms (BPF block probe), each second, for devices with any activity.
     Bins(DeviceBins),
     /// `/proc/diskstats`, cumulative, ten times a second.
@@ -66,6 +69,7 @@ impl BlockRecord {
             Self::File(it) => it,
             Self::Io(it) => it,
             Self::DeviceTick(it) => it,
+            Self::Requests(it) => it,
             Self::Bins(it) => it,
             Self::Disk(it) => it,
             Self::Pass(it) => it,

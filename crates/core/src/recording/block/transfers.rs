@@ -126,6 +126,29 @@ impl DeviceTick {
     pub const BEFORE_NS: u64 = 4096;
 }
 
+/// Latency of the requests of a device in one direction that completed in a bin of 100 ms. They are in the
+/// [`DeviceTick`] of the second too. Several records may be about the same bin: their amounts add up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestBin {
+    /// Start of the bin.
+    pub t0_ns: u64,
+    /// End of the bin.
+    pub t1_ns: u64,
+    /// The whole disk.
+    pub device: DevId,
+    /// Direction.
+    pub op: IoOp,
+    /// Latency of completed requests, from creation to completion; of those that were measured.
+    pub total: WaitHist,
+}
+
+observed! { it: RequestBin over t0_ns..t1_ns, from Source::Block; to [it.device] }
+
+impl RequestBin {
+    /// Length of a bin.
+    pub const BIN_NS: u64 = 100_000_000;
+}
+
 /// Activity of a device in a short bin of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceBin {

@@ -6,7 +6,7 @@ use super::amounts::{BINS, COUNTERS, LONGEST, about_fits, buckets, fits, longest
 use super::{Faults, Invariant};
 use crate::recording::{
     BlockRecord, DevId, DeviceBins, DeviceTick, DiskCounters, DiskReading, HeldTick, IoBlameTick,
-    IoPace, IoTick, IoWaitTick, ProcId, StallKind, WaitHist, WritebackPass,
+    IoPace, IoTick, IoWaitTick, ProcId, RequestBin, StallKind, WaitHist, WritebackPass,
 };
 use crate::stats::Span;
 use std::collections::BTreeMap;
@@ -53,6 +53,7 @@ impl Block {
             }
             BlockRecord::Io(tick) => transfers(tick, faults),
             BlockRecord::DeviceTick(tick) => device_tick(tick, faults),
+            BlockRecord::Requests(bin) => request_bin(bin, faults),
             BlockRecord::Bins(bins) => self.bins(bins, faults),
             BlockRecord::Disk(reading) => self.disk(reading, faults),
             BlockRecord::Pass(pass) => writeback(pass, faults),
@@ -179,6 +180,10 @@ fn transfers(tick: &IoTick, faults: &mut Faults) {
     faults.unless(holds, TRANSFERS, || {
         format!("device {}: {ios} transfers, {total_ns} ns, longest {max_ns} ns", tick.device)
     });
+}
+
+fn request_bin(bin: &RequestBin, faults: &mut Faults) {
+    buckets(&bin.total, faults, || format!("device {}", bin.device));
 }
 
 fn device_tick(tick: &DeviceTick, faults: &mut Faults) {

@@ -5,6 +5,7 @@
 mod amounts;
 mod block;
 mod cpu_check;
+mod of_target;
 mod references;
 mod syscalls;
 #[cfg(test)]
@@ -13,6 +14,8 @@ mod tests;
 mod tests_block;
 #[cfg(test)]
 mod tests_cpu_check;
+#[cfg(test)]
+mod tests_of_target;
 
 pub(crate) use amounts::{fits, roughly_fits};
 
@@ -21,6 +24,7 @@ use crate::stats::Span;
 use amounts::Amounts;
 use block::Block;
 use cpu_check::CpuCheck;
+use of_target::OfTarget;
 use references::References;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -79,6 +83,7 @@ pub struct Checker {
     amounts: Amounts,
     block: Block,
     cpu_check: CpuCheck,
+    of_target: OfTarget,
     references: References,
 }
 
@@ -102,6 +107,7 @@ impl Checker {
         }
         self.last_ns = self.last_ns.max(t1_ns);
         self.amounts.push(record, &mut self.faults);
+        self.of_target.push(record, &mut self.faults);
         if let Record::Block(record) = record {
             self.block.push(record, &mut self.faults);
         }
@@ -130,6 +136,7 @@ impl Checker {
         self.amounts.finish(&mut self.faults);
         if self.window_ns.is_some() {
             self.block.finish(&mut self.faults);
+            self.of_target.finish(&mut self.faults);
         }
         self.references.finish(self.window_ns.is_some(), &mut self.faults);
         let violations = self.faults.found.into_iter();

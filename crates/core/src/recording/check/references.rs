@@ -5,7 +5,7 @@
 use super::{Faults, Invariant};
 use crate::recording::observed::Reference;
 use crate::recording::{
-    BlockRecord, CgroupId, DevId, FileId, ProcId, Record, Source, State, TargetSpec,
+    BlockRecord, CgroupId, DevId, FileId, LoadBin, ProcId, Record, Source, State, TargetSpec,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,8 @@ const FILES: Invariant = "a file is described before it is referred to";
 const NO_FILE_ID: Invariant = "no file has the identity 0 or that of the many others";
 const COVERED: Invariant = "nothing comes from a source that saw nothing";
 const ALL_COVERED: Invariant = "every source says what it saw";
-const TARGET_BINS: Invariant = "bins of the target are there only if the target is not the host";
+const OF_TARGET: Invariant =
+    "bins and threads of the target are there only if the target is not the host";
 
 /// State between records.
 #[derive(Clone, Debug, Default)]
@@ -58,9 +59,9 @@ impl References {
                 self.processes.insert(id);
             }
             Record::Cgroup(cgroup) => drop(self.cgroups.insert(cgroup.id)),
-            Record::TargetBin(bin) => {
-                faults.unless(!self.target_is_host, TARGET_BINS, || format!("at {} ns", bin.t0_ns));
-            }
+            Record::TargetBin(LoadBin { t0_ns, .. }) => self.of_target(*t0_ns, faults),
+            Record::WaitBin(bin) => self.of_target(bin.t0_ns, faults),
+            Record::ThreadLedger(it) => self.of_target(it.t0_ns, faults),
             Record::Block(record) => self.describe(record, faults),
             _ => {}
         }
@@ -78,6 +79,10 @@ impl References {
                 format!("not {}", source.label())
             });
         }
+    }
+
+    fn of_target(&self, t0_ns: u64, faults: &mut Faults) {
+        faults.unless(!self.target_is_host, OF_TARGET, || format!("at {t0_ns} ns"));
     }
 
     fn describe(&mut self, record: &BlockRecord, faults: &mut Faults) {

@@ -106,7 +106,7 @@ fn coverage(source: Source, state: State) -> Record {
 }
 
 /// A recording without violations.
-fn good() -> Vec<Record> {
+pub(super) fn good() -> Vec<Record> {
     let target = TargetSpec::Process { pid: 1, comm: "x".into() };
     let mut records = vec![Record::Meta(Box::new(Meta { target, ..Meta::default() }))];
     records.extend(Source::ALL.map(|source| coverage(source, State::Active)));
@@ -140,7 +140,7 @@ fn the_parts_of_a_wait_do_not_exceed_it() {
 }
 
 /// The invariants that are violated when `record` is inserted before the end.
-fn violated_by(record: Record) -> Vec<&'static str> {
+pub(super) fn violated_by(record: Record) -> Vec<&'static str> {
     let mut records = good();
     records.insert(records.len() - 1, record);
     check(&records).violations.into_iter().map(|violation| violation.invariant).collect()

@@ -19,6 +19,8 @@ const GAP: f64 = 8.0;
 const FAINTEST: f64 = 1e-3;
 /// Waits from this length on are counted in the table.
 const LONG_NS: u64 = 1_000_000;
+/// Most lines of the table: in a longer one, several columns share a line.
+const MOST_LINES: usize = 60;
 
 /// One of the two panels.
 struct Panel {
@@ -58,7 +60,7 @@ pub(super) fn write(to: &mut Markup, heat: &Heat, window_ns: u64, about: &str, w
     ];
     let panel = TITLE + (high - low + 1) as f64 * ROW + GAP;
     to.element("figure", &none(), |to| {
-        to.prose("figcaption", &none(), about);
+        to.prose("figcaption", &none(), &format!("{about}, in columns of {step}"));
         let described =
             format!("lengths of {what} over time: by number, and by the time that they took");
         let plot = TimePlot {
@@ -136,8 +138,11 @@ fn level(value: u64, most: u64) -> u8 {
 }
 
 fn numbers(to: &mut Markup, heat: &Heat, what: &str) {
+    let each = heat.columns.len().div_ceil(MOST_LINES).max(1);
     let mut rows = Vec::new();
-    for (i, column) in heat.columns.iter().enumerate() {
+    for (i, columns) in heat.columns.chunks(each).enumerate() {
+        let mut column = WaitHist::default();
+        columns.iter().for_each(|it| column.merge(it));
         let (all, all_ns) = (column.total_count(), column.total_ns());
         let Some(longest) = (0..WAIT_BUCKETS).rfind(|&bucket| column.count[bucket] > 0) else {
             continue;
@@ -152,7 +157,7 @@ fn numbers(to: &mut Markup, heat: &Heat, what: &str) {
             (_, under) => format!("< {}", duration(under as f64)),
         };
         rows.push(vec![
-            Cell::Number(format!("{} s", (i as u64).saturating_mul(heat.column_ns) as f64 / 1e9)),
+            super::load::seconds(((i * each) as u64).saturating_mul(heat.column_ns)),
             Cell::Number(count(all as f64)),
             Cell::Number(duration(all_ns as f64)),
             Cell::Number(share(if all_ns == 0 { 0.0 } else { long_ns as f64 / all_ns as f64 })),

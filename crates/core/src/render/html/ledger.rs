@@ -5,9 +5,10 @@
 use super::super::words::{portion, report as words};
 use super::markup::{Markup, class, none};
 use super::svg::{self, Anchor, WIDTH};
-use super::{Cell, details, table};
+use super::{Cell, details, table, threads};
 use crate::finding::{Ledger, LedgerState};
 use crate::text::units::{duration, share};
+use crate::view::Plots;
 
 /// Ledgers that are shown at once.
 const SHOWN: usize = 6;
@@ -19,7 +20,7 @@ const NUMBER: f64 = 50.0;
 const NAME: f64 = 190.0;
 
 /// All states, in the order in which bars show them: what is done or waited for first, then sleep.
-const ORDER: [LedgerState; 10] = [
+pub(super) const ORDER: [LedgerState; 10] = [
     LedgerState::OnCpu,
     LedgerState::Queued,
     LedgerState::Throttled,
@@ -31,6 +32,9 @@ const ORDER: [LedgerState; 10] = [
     LedgerState::Sleep,
     LedgerState::Stopped,
 ];
+
+/// Those in which a thread is not asleep, which come before the last two.
+pub(super) const AWAKE: &[LedgerState] = ORDER.split_at(ORDER.len() - 2).0;
 
 pub(super) fn colour(state: LedgerState) -> &'static str {
     match state {
@@ -47,13 +51,21 @@ pub(super) fn colour(state: LedgerState) -> &'static str {
     }
 }
 
-pub(super) fn all(to: &mut Markup, ledgers: &[Ledger]) {
+/// Writes them, each with its threads where they are known.
+pub(super) fn all(to: &mut Markup, ledgers: &[Ledger], plots: Option<&Plots>) {
     legend(to, ledgers);
+    let by_thread = |at: usize| plots?.threads.get(at)?.as_ref();
+    let with_threads = |to: &mut Markup, at: usize, ledger: &Ledger| {
+        write(to, ledger);
+        if let Some(plot) = by_thread(at) {
+            threads::write(to, plot);
+        }
+    };
     let (first, more) = ledgers.split_at(ledgers.len().min(SHOWN));
-    first.iter().for_each(|it| write(to, it));
+    first.iter().enumerate().for_each(|(at, it)| with_threads(to, at, it));
     if !more.is_empty() {
         details(to, &format!("{} more", more.len()), |to| {
-            more.iter().for_each(|it| write(to, it));
+            more.iter().enumerate().for_each(|(at, it)| with_threads(to, first.len() + at, it));
         });
     }
 }
@@ -70,7 +82,7 @@ fn legend(to: &mut Markup, ledgers: &[Ledger]) {
     });
 }
 
-fn ns(ledger: &Ledger, state: LedgerState) -> u64 {
+pub(super) fn ns(ledger: &Ledger, state: LedgerState) -> u64 {
     let of = ledger.parts.iter().filter(|part| part.state == state);
     of.map(|part| part.ns).fold(0, u64::saturating_add)
 }
@@ -145,7 +157,7 @@ fn draw(to: &mut Markup, ledger: &Ledger, awake: Option<f64>) {
         let (top, foot, x) = (BAR, BAR + FUNNEL, svg::number(awake * WIDTH));
         let path = format!("M0 {top}H{x}L{WIDTH} {foot}H0z");
         to.element("path", &class("funnel").and("d", path), |_| {});
-        stack(to, foot, awake, &ORDER[..ORDER.len() - 2]);
+        stack(to, foot, awake, AWAKE);
     }
 }
 

@@ -192,7 +192,7 @@ fn skyline(values: &[f64]) -> String {
     path
 }
 
-fn seconds(t_ns: u64) -> Cell {
+pub(super) fn seconds(t_ns: u64) -> Cell {
     Cell::Number(format!("{} s", (t_ns / 1_000_000) as f64 / 1e3))
 }
 

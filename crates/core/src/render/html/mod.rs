@@ -18,6 +18,7 @@ mod png;
 mod size;
 mod svg;
 mod sweep;
+mod threads;
 mod time;
 
 #[cfg(test)]
@@ -324,7 +325,7 @@ fn body(to: &mut Markup, report: &Report, plots: Option<&Plots>) {
         over_time(to, report, plots);
     }
     if !report.ledger.is_empty() {
-        section(to, "where the time went", |to| ledger::all(to, &report.ledger));
+        section(to, "where the time went", |to| ledger::all(to, &report.ledger, plots));
     }
     if let Some(io) = &report.block_io {
         section(to, "block devices", |to| block_io::all(to, io, plots));

@@ -39,10 +39,11 @@ pub(super) struct Shown {
 type Part = (&'static str, fn(&mut Shown) -> bool);
 
 /// The parts, least important first.
-const PARTS: [Part; 10] = [
+const PARTS: [Part; 11] = [
     ("heatmaps of requests to devices that explain no finding", heatmaps_of_other_devices),
     ("time lines of devices that explain no finding", other_devices),
     ("heatmaps of the waits of further findings", further_heatmaps),
+    ("bars of threads", threads),
     ("all plots over time", all_plots),
     ("further devices, and further rows of their tables", tables),
     ("further ledgers", ledgers),
@@ -142,6 +143,11 @@ fn further_heatmaps(shown: &mut Shown) -> bool {
     further.fold(false, |any, it| any | it.take().is_some())
 }
 
+fn threads(shown: &mut Shown) -> bool {
+    let Some(plots) = &mut shown.plots else { return false };
+    plots.threads.iter_mut().fold(false, |any, it| any | it.take().is_some())
+}
+
 fn all_plots(shown: &mut Shown) -> bool {
     shown.plots.take().is_some()
 }
@@ -210,6 +216,7 @@ mod tests {
         let mut minor = plots.devices[0].clone();
         minor.device = "minor".into();
         plots.devices.extend(std::iter::repeat_n(minor, factor));
+        plots.threads = plots.threads.iter().cycle().take(report.ledger.len()).cloned().collect();
         plots.of_findings = vec![plots.waits.clone(); report.findings.len()];
         (report, plots)
     }

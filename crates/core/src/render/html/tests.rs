@@ -4,13 +4,13 @@
 
 use super::super::golden::{SAMPLES, any_text, sample, scramble};
 use super::*;
-use crate::finding::LedgerState;
+use crate::finding::{Entity, EntityKind, Ledger, LedgerPart, LedgerState};
 use crate::host_diff::HostInput;
 use crate::recording::{IoOp, WaitHist};
 use crate::snapshot::Snapshot;
 use crate::stats::Span;
 use crate::sweep::Sweep;
-use crate::view::{DevicePlot, Heat, LoadPlot};
+use crate::view::{DevicePlot, Heat, LoadPlot, ThreadPlot};
 use proptest::prelude::*;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -422,6 +422,29 @@ pub(super) fn plain_text(page: &str) -> String {
 }
 
 /// Plots of a window of 75 s, with a device that is busy now and then.
+fn threads(comm: &str) -> ThreadPlot {
+    let ledger = |entity: Entity, queued_ns, sleep_ns| Ledger {
+        victim: entity,
+        wall_ns: queued_ns + sleep_ns,
+        threads: 1,
+        parts: [(LedgerState::Queued, queued_ns), (LedgerState::Sleep, sleep_ns)]
+            .map(|(state, ns)| LedgerPart { state, ns })
+            .to_vec(),
+        excess_ns: 0,
+        unseen_ns: 0,
+        tails: vec![],
+    };
+    let thread = |tid| {
+        let comm = Some(comm.into());
+        Entity { tid: Some(tid), pid: Some(7), comm, ..Entity::new(EntityKind::Thread) }
+    };
+    const MS: u64 = 1_000_000;
+    ThreadPlot {
+        threads: vec![ledger(thread(8), 900 * MS, 100 * MS), ledger(thread(9), 30 * MS, 970 * MS)],
+        rest: ledger(Entity::new(EntityKind::Process), 5 * MS, 70_000 * MS),
+    }
+}
+
 pub(super) fn plots() -> Plots {
     const S: u64 = 1_000_000_000;
     let heat = |step: u64| Heat {
@@ -446,6 +469,7 @@ pub(super) fn plots() -> Plots {
         }),
         waits: Some(heat(7)),
         of_findings: vec![Some(heat(3)), None],
+        threads: vec![Some(threads("api<b>\u{1b}[1m"))],
         devices: vec![DevicePlot {
             device: "sdb".into(),
             step_ns: S / 100,
@@ -454,6 +478,17 @@ pub(super) fn plots() -> Plots {
             requests: vec![(IoOp::Write, heat(5))],
         }],
     }
+}
+
+#[test]
+fn threads_are_shown_below_their_ledger_and_their_names_are_inert() {
+    let page = html(&sample("rhythm"), Some(&plots()), None).unwrap();
+    check(&page);
+    let text = plain_text(&page);
+    let about = "by thread, without the time asleep: the 2 threads that lost most, and all others";
+    assert!(text.contains(about), "{text}");
+    assert!(!page.contains("api<b>") && !page.contains('\u{1b}'));
+    assert!(text.contains("tid 8 of pid 7") && text.contains("all others70 s"), "{text}");
 }
 
 #[test]
@@ -466,7 +501,7 @@ fn what_happened_when_is_shown_with_its_tables_and_in_little_room() {
     // Three pairs of heatmaps.
     assert_eq!(page.matches("<image ").count(), 6);
     let shown = page.matches("role=\"img\"").count();
-    assert_eq!(shown, without.matches("role=\"img\"").count() + 5);
+    assert_eq!(shown, without.matches("role=\"img\"").count() + 6);
     assert_eq!(page.matches("<summary>as a table</summary>").count(), shown);
     assert_eq!(report_in(&page), Some(report.clone()));
     let nothing = html(&report, Some(&Plots::default()), None).unwrap();

@@ -113,6 +113,8 @@ impl BlockView {
             }
             BlockRecord::Pace(pace) => self.paces.push(pace),
             BlockRecord::Held(tick) => self.held.push(tick),
+            // Their sums are in the ticks of the devices.
+            BlockRecord::Requests(_) => {}
         }
     }
 

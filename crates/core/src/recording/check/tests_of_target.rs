@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+
+use super::tests::{good, violated_by};
+use super::*;
+use crate::recording::{Meta, ProcId, TargetSpec, ThreadLedger, ThreadStates, WaitBin, WaitHist};
+
+/// Bins of 100 ms with a wait of that length each.
+fn bin(at: u64, proc: ProcId, wait_ns: u64) -> WaitBin {
+    let mut waits = WaitHist::default();
+    waits.add(wait_ns);
+    WaitBin { t0_ns: at * WaitBin::BIN_NS, t1_ns: (at + 1) * WaitBin::BIN_NS, proc, waits }
+}
+
+#[test]
+fn waits_in_bins_are_among_those_of_the_ticks() {
+    // Both ticks of the process together have 206 ms of waits.
+    let of_one = |wait_ns| violated_by(Record::WaitBin(Box::new(bin(3, ProcId(1), wait_ns))));
+    assert_eq!(of_one(206_000_000), [] as [&str; 0]);
+    assert_eq!(of_one(210_000_000), [of_target::IN_TICKS]);
+    let others = Record::WaitBin(Box::new(bin(3, ProcId::OTHERS, 900_000_000)));
+    assert_eq!(violated_by(others), [] as [&str; 0], "their processes are not known");
+    let mut broken = bin(3, ProcId(1), 5_000);
+    broken.waits.count[20] += 1;
+    assert_eq!(violated_by(Record::WaitBin(Box::new(broken))).len(), 1);
+}
+
+#[test]
+fn bins_of_a_process_do_not_overlap_and_belong_to_a_target() {
+    let mut records = good();
+    let end = records.len() - 1;
+    let twice = [bin(3, ProcId(1), 5_000), bin(3, ProcId(1), 5_000)];
+    records.splice(end..end, twice.map(|it| Record::WaitBin(Box::new(it))));
+    let mut checker = Checker::default();
+    records.iter().for_each(|record| checker.push(record));
+    assert_eq!(checker.finish().violations.len(), 1);
+    let mut checker = Checker::default();
+    for mut record in good() {
+        if let Record::Meta(meta) = &mut record {
+            **meta = Meta { target: TargetSpec::Host, ..Meta::default() };
+        }
+        if !matches!(record, Record::TargetBin(_) | Record::End { .. }) {
+            checker.push(&record);
+        }
+    }
+    checker.push(&Record::WaitBin(Box::new(bin(3, ProcId(1), 5_000))));
+    assert_eq!(checker.finish().violations.len(), 1, "of the host there are none");
+}
+
+#[test]
+fn the_threads_of_a_process_sum_to_it() {
+    // Both ticks of the process together: 3 s, of which 220 ms queued and 2.6 s asleep.
+    let thread = |tid, wall_ns, queued_ns, sleep_ns| {
+        let states = ThreadStates { queued_ns, sleep_ns, ..ThreadStates::default() };
+        let (t0_ns, t1_ns, proc) = (0, 2_000_000_000, ProcId(1));
+        let comm = "x".into();
+        let it = ThreadLedger { t0_ns, t1_ns, proc, tid, comm, threads: 1, wall_ns, states };
+        Record::ThreadLedger(Box::new(it))
+    };
+    let violated = |threads: [Record; 2]| {
+        let mut records = good();
+        let end = records.len() - 1;
+        records.splice(end..end, threads);
+        let mut checker = Checker::default();
+        records.iter().for_each(|record| checker.push(record));
+        checker.finish().violations.into_iter().map(|it| it.invariant).collect::<Vec<_>>()
+    };
+    const MS: u64 = 1_000_000;
+    let first = || thread(Some(1), 1000 * MS, 100 * MS, 800 * MS);
+    assert_eq!(violated([first(), thread(None, 2000 * MS, 120 * MS, 1800 * MS)]), [] as [&str; 0]);
+    assert_eq!(
+        violated([first(), thread(None, 2000 * MS, 20 * MS, 1800 * MS)]),
+        [of_target::BY_THREAD],
+        "too little of one state"
+    );
+    assert!(violated([first(), thread(None, 100 * MS, 120 * MS, 1800 * MS)]).len() == 2);
+}
