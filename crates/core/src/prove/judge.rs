@@ -29,6 +29,9 @@ const PRESENT: f64 = 0.25;
 const MAY_MISS: f64 = 0.25;
 /// Weight of the differences against that of the count: all of a group together weigh less than one pair.
 const OF_DIFFERENCE: f64 = 0.01;
+/// Numbers that differ by no more than this part are equal: taking an effect back rounds, and of equal numbers one must not
+/// become the larger by that.
+const SAME: f64 = 1e-9;
 /// Standard deviations of the statistic with which a test is usually decided.
 const DECIDES: f64 = 1.9;
 /// More blocks than this cannot be foretold.
@@ -163,7 +166,8 @@ fn scores(values: &[f64; GROUP]) -> [f64; ORDERS.len()] {
     let finite = || values.iter().copied().filter(|value| value.is_finite());
     let range = finite().fold(f64::NEG_INFINITY, f64::max) - finite().fold(f64::INFINITY, f64::min);
     let pair = |before: f64, changed: f64| {
-        if before == changed {
+        let both = before.abs().max(changed.abs());
+        if before == changed || both.is_finite() && (before - changed).abs() <= SAME * both {
             return 0.0;
         }
         let sign = if before > changed { 1.0 } else { -1.0 };
