@@ -2,8 +2,9 @@
 //! Carries out a plan: block after block, until it is decided, something goes wrong, or a signal comes. Whatever ends it, the
 //! host is put back first.
 
+use super::restart;
 use super::runner::{self, Observation, Taken, tell};
-use super::{Changes, plan};
+use super::{Changes, Restarted, plan};
 use crate::clock::monotonic_ns;
 use crate::signals::Signals;
 use anyhow::{Context as _, Result};
@@ -15,6 +16,7 @@ use deburr_core::prove::knob::Knob;
 use deburr_core::prove::outcome::{Block, Outcomes, Plan};
 use deburr_core::prove::period::{self, MOST_ROUNDS, PeriodBlock, PeriodJudgement, judge_periods};
 use deburr_core::prove::verdict::{Judgement, Reason, Verdict};
+use deburr_core::recording::TargetSpec;
 use deburr_core::text::units;
 use std::time::Duration;
 
@@ -38,6 +40,8 @@ struct Running<'a> {
     plan: &'a Plan,
     knobs: &'a [Knob],
     changes: &'a mut Changes,
+    /// The command that is started anew for each block, if any.
+    command: Option<&'a mut Restarted>,
     observation: &'a Observation<'a>,
     signals: &'a Signals,
     quiet: bool,
@@ -56,11 +60,11 @@ enum Stop {
     Because(String),
 }
 
-/// Carries out the plan.
+/// Carries out the plan. `command` is the one that it starts, if it starts one.
 pub(crate) fn run(
     plan: &Plan,
     knobs: &[Knob],
-    changes: &mut Changes,
+    (changes, command): (&mut Changes, Option<&mut Restarted>),
     observation: &Observation<'_>,
     (signals, quiet): (&Signals, bool),
 ) -> Result<Trial> {
@@ -68,6 +72,7 @@ pub(crate) fn run(
         plan,
         knobs,
         changes,
+        command,
         observation,
         signals,
         quiet,
@@ -80,8 +85,10 @@ pub(crate) fn run(
         Test::Lowers { .. } => running.fall(),
         Test::Follows { unit_ns, values, .. } => running.period(*unit_ns, values),
     };
-    let Running { blocks, mut notes, changes, .. } = running;
+    let Running { blocks, mut notes, changes, command, .. } = running;
+    let ended = command.map_or(Ok(()), Restarted::end);
     notes.extend(changes.restore()?);
+    ended?;
     Ok(Trial { blocks, result: result?, notes })
 }
 
@@ -202,21 +209,22 @@ impl Running<'_> {
         what: &str,
     ) -> Result<Result<Option<f64>, Stop>> {
         tell(self.blocks.len() + 1, self.plan.blocks[1] as usize, what, self.quiet);
-        self.notes.extend(self.changes.restore()?);
         let settle = Duration::from_secs_f64(self.plan.experiment.settle_seconds);
-        if !knobs.is_empty() {
-            let at_most = (length + settle) * 2 + LATEST;
-            if let Err(error) = self.changes.apply(knobs, at_most) {
-                return Ok(Err(Stop::Because(format!("{error:#}"))));
-            }
-        }
-        if !runner::settle(settle, self.signals) {
-            return Ok(Err(Stop::Signal));
-        }
+        let target = match self.change(knobs, length, settle)? {
+            Ok(target) => target,
+            Err(stop) => return Ok(Err(stop)),
+        };
+        let target = target.as_ref().unwrap_or(self.observation.target);
         let at_seconds = monotonic_ns().saturating_sub(self.begun_ns) as f64 / 1e9;
-        let Some(taken) = self.observation.take(length, self.signals)? else {
+        let observation = Observation { target, ..*self.observation };
+        let Some(taken) = observation.take(length, self.signals)? else {
             return Ok(Err(Stop::Signal));
         };
+        if let Some(command) = &mut self.command
+            && let Err(error) = command.check("in the middle of a block")
+        {
+            return Ok(Err(Stop::Because(format!("{error:#}"))));
+        }
         let Taken { value, why_not, distances_ns, probes, probes_failed, target_gone } = taken;
         let arm = usize::from(!knobs.is_empty());
         self.probes[arm].0 += probes;
@@ -228,6 +236,37 @@ impl Running<'_> {
         }
         self.changes.check()?;
         Ok(Ok(value))
+    }
+
+    /// Puts back what was changed, makes the changes of the next block, and waits until they have had their effect. Returns
+    /// the command if it was started anew: it is what is measured.
+    fn change(
+        &mut self,
+        knobs: &[Knob],
+        length: Duration,
+        settle: Duration,
+    ) -> Result<Result<Option<TargetSpec>, Stop>> {
+        let because = |error: anyhow::Error| Ok(Err(Stop::Because(format!("{error:#}"))));
+        if let Some(command) = &mut self.command {
+            command.end()?;
+        }
+        self.notes.extend(self.changes.restore()?);
+        let (of_command, of_host) = restart::divided(knobs);
+        if !of_host.is_empty() {
+            let at_most = (length + settle + restart::LONGEST_START) * 2 + LATEST;
+            if let Err(error) = self.changes.apply(&of_host, at_most) {
+                return because(error);
+            }
+        }
+        let Some(command) = &mut self.command else {
+            let waited = runner::settle(settle, self.signals);
+            return Ok(if waited { Ok(None) } else { Err(Stop::Signal) });
+        };
+        match command.start(&of_command, settle, self.signals) {
+            Ok(Some(target)) => Ok(Ok(Some(target))),
+            Ok(None) => Ok(Err(Stop::Signal)),
+            Err(error) => because(error),
+        }
     }
 
     /// Why the change does harm, if it does.

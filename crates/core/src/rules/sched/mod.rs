@@ -12,7 +12,7 @@ mod program;
 mod quota;
 mod quota_throttle;
 mod run_queue_contention;
-mod runtime_oversubscribed;
+pub(super) mod runtime_oversubscribed;
 mod sized_threads;
 pub(super) mod tails;
 

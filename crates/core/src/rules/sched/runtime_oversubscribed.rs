@@ -145,6 +145,28 @@ fn case<'v>(view: &View, at: usize, group: &'v Group<'v>) -> Option<OversizedPro
     cases.max_by(|a, b| a.ratio().total_cmp(&b.ratio()))
 }
 
+/// What an experiment changes to find out whether the number of threads is the cause.
+pub(in crate::rules) struct NumberThatFits {
+    /// The environment variable and its value.
+    pub(in crate::rules) variable: (&'static str, String),
+    /// The present number, as part of a sentence: `lets 96 threads run at a time and may use 4 CPUs`.
+    pub(in crate::rules) now: String,
+    /// Whether the limit is a quota, which stops threads, and not a set of CPUs, on which they wait for each other.
+    pub(in crate::rules) by_quota: bool,
+}
+
+/// The number that fits the group at `at` of the list; `None` if its number fits, or no variable sets it.
+pub(in crate::rules) fn number_that_fits(
+    view: &View,
+    at: usize,
+    group: &Group<'_>,
+) -> Option<NumberThatFits> {
+    let case = case(view, at, group).filter(OversizedProcess::counts)?;
+    let by_quota = case.limit.effective.bound == LimitSource::Quota;
+    let now = case.numbers();
+    Some(NumberThatFits { variable: case.belief.variable?, now, by_quota })
+}
+
 fn unread_of(view: &View, group: &Group<'_>) -> Option<String> {
     let why = group
         .members
