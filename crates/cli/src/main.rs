@@ -34,6 +34,7 @@ mod sources;
 mod store;
 mod sweep;
 mod syscalls;
+mod tail;
 mod target;
 mod watch;
 

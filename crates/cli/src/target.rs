@@ -157,6 +157,12 @@ fn alike(wanted: &str, names: impl IntoIterator<Item = String>) -> Vec<String> {
     scored.into_iter().map(|(_, name)| name).collect()
 }
 
+/// The path of a cgroup from the root of its tree, as users give it: also as a directory of a mounted tree.
+pub(crate) fn cgroup_path(roots: &Roots, given: &str) -> String {
+    let path = Cgroups::open(roots).path_from_user(Path::new(given));
+    path.map_or_else(|| given.to_owned(), |path| name::decode(&path))
+}
+
 fn cgroup(roots: &Roots, given: &str) -> Result<TargetSpec, TargetError> {
     let mut cgroups = Cgroups::open(roots);
     let (Some(path), Some(tree)) =

@@ -8,7 +8,7 @@ use crate::collect::Roots;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::prove::runner::{self, Observation};
-use crate::prove::{Changes, plan, trial};
+use crate::prove::{Changes, Restarted, plan, restart, trial};
 use crate::signals::Signals;
 use crate::target;
 use anyhow::{Context as _, Result};
@@ -20,6 +20,7 @@ use deburr_core::prove::measure::Measure;
 use deburr_core::prove::outcome::{Outcome, SCHEMA};
 use deburr_core::recording::TargetSpec;
 use deburr_core::{render, rules};
+use std::ffi::OsString;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ use std::time::Duration;
 const PILOT: Duration = Duration::from_secs(10);
 /// The same for findings about disks, whose rhythms take longer.
 const DISK_PILOT: Duration = Duration::from_secs(30);
+/// From the start of a command to its block.
+const WARMUP: Duration = Duration::from_secs(2);
 /// Length of a block of an experiment of the user's.
 const BLOCK: Duration = Duration::from_secs(5);
 /// Part of the baseline by which a measure must fall, unless something else is known.
@@ -45,13 +48,15 @@ const CENTISECOND_NS: u64 = 10_000_000;
         deburr prove SCH001 -p 15919 --lever pause       another one\n  \
         deburr prove BLK001 -p 15919 --dry-run           only the plan\n  \
         deburr prove --follow vm.dirty_writeback_centisecs --measure stall-period -p 15919\n  \
-        deburr prove --set process:4711:pause=90% --measure queued -p 15919\n  \
+        deburr prove --set pause:4711=90% --measure queued -p 15919\n  \
+        deburr prove SCH004 --cgroup /web -- ./service   starts it anew for each block, with fewer threads or not\n  \
+        deburr prove --set env:GOMAXPROCS=4 --measure throttled -- ./service\n  \
         deburr prove --recover                           undo what a killed experiment left\n\n\
         Exit status: 0 done, whatever the result, 2 usage or bad input, 3 a privilege or kernel feature is missing, 4 output \
         could not be written."
 )]
 pub(crate) struct ProveArgs {
-    /// The finding whose cause is put to the test: SCH001, SCH002, SCH003, BLK001, BLK002, BLK003, BLK004
+    /// The finding whose cause is put to the test: SCH001, SCH002, SCH003, SCH004, BLK001, BLK002, BLK003, BLK004
     #[arg(value_name = "CODE", value_parser = NonEmptyStringValueParser::new())]
     code: Option<String>,
     #[command(flatten)]
@@ -59,7 +64,8 @@ pub(crate) struct ProveArgs {
     /// Which of the experiments for the finding: `precedence`, `pause`, ... [default: the first]
     #[arg(long, value_name = "NAME", requires = "code")]
     lever: Option<String>,
-    /// What is changed in some blocks: vm.dirty_ratio=10, cgroup:/batch:cpu.weight=10, process:4711:nice=5
+    /// What is changed in some blocks: vm.dirty_ratio=10, cgroup:/batch:cpu.weight=10, nice:4711=5,
+    /// env:GOMAXPROCS=4 or arg:1=--threads=4 of the command
     #[arg(long, value_name = "SETTING=VALUE", requires = "measure")]
     set: Vec<String>,
     /// A setting of the kernel's clocks that has another value in each block: vm.dirty_writeback_centisecs
@@ -78,9 +84,13 @@ pub(crate) struct ProveArgs {
     /// Length of a block [default: 5s; where a period is to follow, seven of them]
     #[arg(long, value_name = "TIME", value_parser = window)]
     block: Option<Duration>,
-    /// Length of the observation before the experiment [default: 10s, for disks 30s]
+    /// Length of the observation before the experiment [default: 10s, for disks 30s, of a command as long as a
+    /// block]
     #[arg(short, long, value_name = "TIME", value_parser = window)]
     duration: Option<Duration>,
+    /// From the start of the command to its block [default: 2s]
+    #[arg(long, value_name = "TIME", value_parser = window, requires = "command")]
+    warmup: Option<Duration>,
     /// What the order of the blocks follows from [default: chance]
     #[arg(long, value_parser = clap::value_parser!(u64).range(..=MOST_SEED))]
     seed: Option<u64>,
@@ -106,6 +116,9 @@ pub(crate) struct ProveArgs {
     color: Color,
     #[command(flatten)]
     messages: Messages,
+    /// A command that is started anew for each block, in the cgroup of --cgroup, and ended after it
+    #[arg(last = true, value_name = "CMD", conflicts_with_all = ["pid", "comm", "container", "follow", "recover"])]
+    command: Vec<OsString>,
 }
 
 impl ProveArgs {
@@ -126,21 +139,21 @@ pub(crate) fn run(args: &ProveArgs) -> Result<Exit> {
             "only root can change what an experiment changes",
         ));
     }
-    let target = target::resolve(&args.target, &Roots::default()).map_err(Failure::bad_input)?;
-    let target = target.unwrap_or(TargetSpec::Host);
+    let mut victim = Victim::of(args)?;
     let signals = Signals::install()?;
     let (experiment, baseline, target) = match &args.code {
-        Some(code) => from_finding(args, code, target, &signals)?,
-        None => of_user(args, target, &signals)?,
+        Some(code) => from_finding(args, code, &mut victim, &signals)?,
+        None => of_user(args, &mut victim, &signals)?,
     };
     let knobs = plan::knobs(&experiment.test).map_err(Failure::bad_input)?;
-    let now = present(&knobs)?;
+    let now = present(&knobs, victim.command())?;
     let seed = match args.seed {
         Some(seed) => seed,
         None => u64::from_str_radix(&crate::claim::random_name()?, 16)? & MOST_SEED,
     };
     let changes = plan::changes(&knobs, &now);
-    let plan = plan::plan(experiment, changes, baseline, seed).map_err(Failure::bad_input)?;
+    let mut plan = plan::plan(experiment, changes, baseline, seed).map_err(Failure::bad_input)?;
+    plan.starts = victim.command().map(|command| command.starts());
     let mut outcome = Outcome {
         schema: SCHEMA.into(),
         tool: Tool { version: env!("CARGO_PKG_VERSION").into() },
@@ -160,7 +173,8 @@ pub(crate) fn run(args: &ProveArgs) -> Result<Exit> {
         output::say("nothing was changed");
         return Ok(Exit::Done);
     }
-    let mut changes = Changes::begin(&std::env::current_exe()?, &knobs)?;
+    let (_, of_host) = restart::divided(&knobs);
+    let mut changes = Changes::begin(&std::env::current_exe()?, &of_host)?;
     let observation = Observation {
         target: &target,
         measure: &outcome.plan.experiment.measure,
@@ -169,12 +183,14 @@ pub(crate) fn run(args: &ProveArgs) -> Result<Exit> {
     let trial = trial::run(
         &outcome.plan,
         &knobs,
-        &mut changes,
+        (&mut changes, victim.command()),
         &observation,
         (&signals, args.messages.quiet),
     );
     let left = changes.finish();
+    let ended = victim.finish();
     let trial = trial?;
+    ended?;
     outcome.blocks = trial.blocks;
     outcome.result = Some(trial.result);
     outcome.notes = trial.notes;
@@ -199,11 +215,70 @@ fn print(args: &ProveArgs, page: &Page, outcome: &Outcome) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// Whose measure is taken.
+enum Victim {
+    /// What runs already.
+    Running(TargetSpec),
+    /// A command that is started anew again and again.
+    Restarted(Box<Restarted>),
+}
+
+impl Victim {
+    fn of(args: &ProveArgs) -> Result<Self> {
+        let roots = Roots::default();
+        if args.command.is_empty() {
+            let target = target::resolve(&args.target, &roots).map_err(Failure::bad_input)?;
+            return Ok(Self::Running(target.unwrap_or(TargetSpec::Host)));
+        }
+        let place = args.target.cgroup.as_deref().map(|given| target::cgroup_path(&roots, given));
+        let probe = args.probe.as_deref();
+        Ok(Self::Restarted(Box::new(Restarted::new(&args.command, place.as_deref(), probe)?)))
+    }
+
+    fn command(&mut self) -> Option<&mut Restarted> {
+        match self {
+            Self::Running(_) => None,
+            Self::Restarted(command) => Some(command),
+        }
+    }
+
+    /// As it is, ready to be observed: a command is started.
+    fn begin(&mut self, args: &ProveArgs, signals: &Signals) -> Result<TargetSpec> {
+        match self {
+            Self::Running(target) => Ok(target.clone()),
+            Self::Restarted(command) => {
+                command.start(&[], args.warmup.unwrap_or(WARMUP), signals)?.context("interrupted")
+            }
+        }
+    }
+
+    /// Length of the observation before. That of a command is as long as a block: what it does changes with the time since
+    /// its start.
+    fn pilot(&mut self, args: &ProveArgs, usual: Duration) -> Duration {
+        let of_command = self.command().map(|_| args.block.unwrap_or(BLOCK));
+        args.duration.or(of_command).unwrap_or(usual)
+    }
+
+    /// Ends the command until its first block; an error if it has ended by itself.
+    fn pause(&mut self) -> Result<()> {
+        let Some(command) = self.command() else { return Ok(()) };
+        command.check("while it was measured")?;
+        command.end()
+    }
+
+    fn finish(self) -> Result<()> {
+        match self {
+            Self::Running(_) => Ok(()),
+            Self::Restarted(command) => command.finish(),
+        }
+    }
+}
+
 /// Observes, and takes the experiment for the first finding of that code.
 fn from_finding(
     args: &ProveArgs,
     code: &str,
-    target: TargetSpec,
+    victim: &mut Victim,
     signals: &Signals,
 ) -> Result<(Experiment, Option<f64>, TargetSpec)> {
     let known = rules::find(code).map(|rule| rule.code);
@@ -218,12 +293,25 @@ fn from_finding(
             None => format!("`{code}` is no code of a finding; experiments are there for {with}"),
         }));
     };
+    if rules::experiment_starts_command(code) != victim.command().is_some() {
+        return Err(Failure::bad_input(match victim.command() {
+            None => format!(
+                "the experiment for {code} starts the program anew for each block: `deburr prove {code} -- CMD`, with \
+                 `--cgroup PATH` for the cgroup that it is to be in"
+            ),
+            Some(_) => format!(
+                "the experiment for {code} starts no command: leave out `--` and what follows"
+            ),
+        }));
+    }
     let usual = if code.starts_with("BLK") { DISK_PILOT } else { PILOT };
-    let length = args.duration.unwrap_or(usual);
+    let length = victim.pilot(args, usual);
     if !args.messages.quiet {
         output::say(format!("looking for {code}, for {} s", length.as_secs()));
     }
+    let target = victim.begin(args, signals)?;
     let fold = runner::observe(&target, length, signals)?.context("interrupted")?;
+    victim.pause()?;
     let view = fold.view();
     let report = rules::report(view, env!("CARGO_PKG_VERSION"), true);
     let findings: Vec<&Finding> = report.findings.iter().filter(|it| it.code == code).collect();
@@ -275,7 +363,7 @@ fn from_finding(
 /// The experiment that the user made up.
 fn of_user(
     args: &ProveArgs,
-    target: TargetSpec,
+    victim: &mut Victim,
     signals: &Signals,
 ) -> Result<(Experiment, Option<f64>, TargetSpec)> {
     let measure = args.measure.clone().context("a measure is required")?;
@@ -293,7 +381,8 @@ fn of_user(
                     "`{setting}` is no clock; those of writeback are: vm.dirty_writeback_centisecs, vm.dirty_expire_centisecs"
                 )));
             }
-            let values = present(&[knob, Knob::parse(&format!("{}=1", experiment::EXPIRES))?])?;
+            let expires = Knob::parse(&format!("{}=1", experiment::EXPIRES))?;
+            let values = present(&[knob, expires], None)?;
             let now: u64 = values[0].parse().ok().filter(|now| *now > 0).ok_or_else(|| {
                 Failure::bad_input(format!("`{setting}` is {}: it is off", values[0]))
             })?;
@@ -311,7 +400,13 @@ fn of_user(
         }
     };
     let knobs = plan::knobs(&test).map_err(Failure::bad_input)?;
-    present(&knobs)?;
+    if victim.command().is_some() && restart::divided(&knobs).0.is_empty() {
+        return Err(Failure::bad_input(
+            "nothing of the command is changed: `--set env:NAME=VALUE` or `--set arg:NUMBER=VALUE` does that; what runs \
+             already is measured without `--`",
+        ));
+    }
+    present(&knobs, victim.command())?;
     let mut experiment = Experiment {
         code: None,
         lever: "set".into(),
@@ -324,10 +419,11 @@ fn of_user(
         settle_seconds,
     };
     adjust(args, &mut experiment);
+    let target = victim.begin(args, signals)?;
     let baseline = match experiment.test {
         Test::Follows { .. } => None,
         Test::Lowers { .. } => {
-            let length = args.duration.unwrap_or(PILOT);
+            let length = victim.pilot(args, PILOT);
             if !args.messages.quiet {
                 output::say(format!("measuring as it is, for {} s", length.as_secs()));
             }
@@ -337,6 +433,7 @@ fn of_user(
                 probe: args.probe.as_deref(),
             };
             let taken = observation.take(length, signals)?.context("interrupted")?;
+            victim.pause()?;
             let why = || taken.why_not.clone().unwrap_or_default();
             Some(taken.value.ok_or_else(|| Failure::bad_input(format!("no number: {}", why())))?)
         }
@@ -351,6 +448,9 @@ fn adjust(args: &ProveArgs, experiment: &mut Experiment) {
     }
     if let (Some(block), Test::Lowers { .. }) = (args.block, &experiment.test) {
         experiment.block_seconds = block.as_secs_f64();
+    }
+    if experiment.starts_command() {
+        experiment.settle_seconds = args.warmup.unwrap_or(WARMUP).as_secs_f64();
     }
 }
 
@@ -376,12 +476,18 @@ fn recover() -> Result<Exit> {
 }
 
 /// What the settings hold now.
-fn present(knobs: &[Knob]) -> Result<Vec<String>> {
-    let all: Result<Vec<String>> = knobs.iter().map(Changes::present).collect();
+fn present(knobs: &[Knob], command: Option<&mut Restarted>) -> Result<Vec<String>> {
+    let one = |knob: &Knob| match &command {
+        Some(command) if knob.lever().kind.is_of_command() => command.present(knob),
+        _ => Changes::present(knob),
+    };
+    let all: Result<Vec<String>> = knobs.iter().map(one).collect();
     all.map_err(|error| Failure::bad_input(format!("{error:#}")))
 }
 
 fn shown(target: &TargetSpec) -> FindingTarget {
     let (kind, name, pid) = target.told();
+    // A command has another number in each block.
+    let pid = pid.filter(|_| !matches!(target, TargetSpec::Command { .. }));
     FindingTarget { kind: kind.into(), name, pid, processes: 0 }
 }

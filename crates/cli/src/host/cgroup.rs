@@ -125,6 +125,24 @@ pub(crate) fn mounts_with(controller: &str) -> Result<Vec<PathBuf>> {
     Ok(v1_mounts(&mountinfo, controller).chain(v2_mount(&mountinfo)).map(PathBuf::from).collect())
 }
 
+/// The directories of a cgroup, given by its path from the root, in all trees that have it.
+pub(crate) fn directories(path: &str) -> Result<Vec<PathBuf>> {
+    let mountinfo =
+        fs::read_to_string("/proc/self/mountinfo").context("cannot read `/proc/self/mountinfo`")?;
+    let mounts = mountinfo.lines().filter_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        let is_tree = right.starts_with("cgroup ") || right.starts_with("cgroup2 ");
+        left.split(' ').nth(4).filter(|_| is_tree)
+    });
+    let mut all: Vec<PathBuf> = mounts
+        .map(|mount| Path::new(mount).join(path.trim_start_matches('/')))
+        .filter(|dir| dir.join("cgroup.procs").exists())
+        .collect();
+    all.sort();
+    all.dedup();
+    Ok(all)
+}
+
 /// Mount point of the v2 tree.
 fn v2_mount(mountinfo: &str) -> Option<&str> {
     mountinfo.lines().find_map(|line| {

@@ -8,11 +8,13 @@
 
 use super::cgroup;
 use super::guard::{EXPERIMENT, SERVERS};
+use super::keeper::GRACE;
 use super::place::{Place, other_of_pair};
 use super::task::{Process, Property, Thread, heirs};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::{Signal, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
@@ -87,6 +89,8 @@ pub(crate) enum Undo {
     Heirs { process: Process, property: Property, value: String, before: String },
     /// A process that is stopped for a while, and goes on.
     Paused { process: Process },
+    /// A process that ends a command, and then itself, when the experiment has ended.
+    Kept { keeper: Process },
     /// A directory that was made, with all that is in it. The first entry of a path is written before it is made, and
     /// has no identity.
     Directory { kind: DirectoryKind, path: PathBuf, since_ns: u64, made: Option<Identity> },
@@ -186,6 +190,7 @@ fn changes(done: &[Undo], made: &Made, timeout: Duration, careful: bool) -> Vec<
         Undo::Paused { process } => {
             process.go_on().with_context(|| format!("{process} may be stopped")).err()
         }
+        Undo::Kept { keeper } => let_end(keeper, timeout).err(),
         _ => None,
     });
     let mut failures: Vec<_> = settings.map(|error| format!("{error:#}")).collect();
@@ -349,6 +354,25 @@ fn remove_files(directory: &Path) -> Result<()> {
     let mounted = points.map(Path::new).any(|point| point.starts_with(directory));
     ensure!(!mounted, "something is mounted in `{shown}`: it was not removed");
     std::fs::remove_dir_all(directory).with_context(|| format!("cannot remove `{shown}`"))
+}
+
+/// Waits until a keeper has ended its command and itself. One that does not is killed, and the command's first process with
+/// it.
+fn let_end(keeper: &Process, timeout: Duration) -> Result<()> {
+    let deadline = Instant::now() + timeout + GRACE;
+    while keeper.stat().is_ok() {
+        if Instant::now() > deadline {
+            if let Ok(handle) = keeper.handle() {
+                let _ = pidfd_send_signal(handle, Signal::KILL);
+            }
+            return Err(anyhow!(
+                "{keeper} was killed, since it did not end the command that it had started: what that has started may \
+                 still run"
+            ));
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
 }
 
 /// Unmounts whatever is mounted there. A mount that is still in use at the end of `timeout` is detached, so that it

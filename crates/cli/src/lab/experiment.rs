@@ -10,11 +10,16 @@ use deburr_core::prove::verdict::Verdict;
 use deburr_core::recording::CgroupVersion;
 use deburr_core::rules;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Placeholder of the victim's process id.
 const VICTIM: &str = "victim";
 /// Placeholder of the path of the lab's cgroup.
 const LAB: &str = "lab";
+/// Placeholder of the list of the CPUs that the lab may use.
+const CPUS: &str = "cpus";
+/// Placeholder of the file of the victim's program.
+const PROGRAM: &str = "program";
 
 /// An experiment on a running scenario.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -22,6 +27,9 @@ const LAB: &str = "lab";
 pub(crate) struct ExperimentSpec {
     /// Arguments of `deburr prove`, apart from the target and the form of the output.
     pub(crate) run: Arguments,
+    /// Variables in its environment, which a command that it starts inherits.
+    #[serde(default)]
+    pub(crate) environment: BTreeMap<String, String>,
     /// The result that it must have.
     pub(crate) expect: Expected,
 }
@@ -52,7 +60,8 @@ impl Expected {
 }
 
 /// Arguments of `deburr prove` that can be valid once their placeholders are replaced: `{victim}` is a process id, `{lab}`
-/// the path of the lab's cgroup, and any other name, in `--set`, stands for the processes of the fault with that comm.
+/// the path of the lab's cgroup, `{cpus}` the CPUs that the lab may use, `{program}` the victim's program, and any other
+/// name, in `--set`, stands for the processes of the fault with that comm.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<String>")]
 pub(crate) struct Arguments {
@@ -60,13 +69,15 @@ pub(crate) struct Arguments {
     code: Option<String>,
     /// The options with their values.
     options: Vec<(&'static str, String)>,
+    /// The command that it starts; may be empty.
+    command: Vec<String>,
 }
 
 /// Rejects a value of an option.
 type Check = fn(&str) -> Result<()>;
 
 /// The options that a scenario may give, and what their values must be. The lab gives the others.
-const OPTIONS: [(&str, Check); 9] = [
+const OPTIONS: [(&str, Check); 11] = [
     (SET, |value| knob(&filled(value, |name| Ok(example(name)))?)),
     ("--follow", |value| knob(&format!("{value}=1"))),
     ("--lever", |_| Ok(())),
@@ -78,9 +89,12 @@ const OPTIONS: [(&str, Check); 9] = [
     }),
     ("--block", time),
     ("--duration", time),
+    ("--warmup", time),
+    (CGROUP, |value| filled(value, |name| Ok(example(name))).map(drop)),
     ("--seed", |value| Ok(value.parse::<u32>().map(drop)?)),
 ];
 const SET: &str = "--set";
+const CGROUP: &str = "--cgroup";
 
 fn knob(text: &str) -> Result<()> {
     Ok(Knob::parse(text).map(drop)?)
@@ -110,7 +124,7 @@ fn filled(text: &str, of: impl Fn(&str) -> Result<String>) -> Result<String> {
 /// The name of the processes that a setting is about, if it has such a placeholder.
 fn comm_in(setting: &str) -> Option<&str> {
     let names = setting.split('{').skip(1).filter_map(|part| Some(part.split_once('}')?.0));
-    names.into_iter().find(|name| ![VICTIM, LAB].contains(name))
+    names.into_iter().find(|name| ![VICTIM, LAB, CPUS, PROGRAM].contains(name))
 }
 
 impl TryFrom<Vec<String>> for Arguments {
@@ -123,9 +137,14 @@ impl TryFrom<Vec<String>> for Arguments {
 
 impl Arguments {
     fn of(words: Vec<String>) -> Result<Self> {
-        let mut arguments = Self { code: None, options: Vec::new() };
+        let mut arguments = Self { code: None, options: Vec::new(), command: Vec::new() };
         let mut words = words.into_iter();
         while let Some(word) = words.next() {
+            if word == "--" {
+                arguments.command = words.collect();
+                ensure!(!arguments.command.is_empty(), "there is no command after `--`");
+                break;
+            }
             if !word.starts_with('-') {
                 ensure!(arguments.code.is_none(), "`{word}`: there is a code already");
                 ensure!(
@@ -159,7 +178,20 @@ impl Arguments {
             "`--measure` goes with `{SET}` and `--follow`, and not with a code"
         );
         ensure!(arguments.code.is_some() || !has("--lever"), "`--lever` goes with a code");
+        let starts = arguments.starts_command();
+        if let Some(code) = &arguments.code {
+            ensure!(
+                rules::experiment_starts_command(code) == starts,
+                "a command after `--` goes with codes whose experiment starts one, and with `{SET}`"
+            );
+        }
+        ensure!(starts || !has(CGROUP), "`{CGROUP}` goes with a command after `--`");
         Ok(arguments)
+    }
+
+    /// Whether it starts a command.
+    pub(super) fn starts_command(&self) -> bool {
+        !self.command.is_empty()
     }
 
     /// As one types them, with the placeholders.
@@ -169,13 +201,31 @@ impl Arguments {
             false => value.to_owned(),
         };
         let options = self.options.iter().map(|(name, value)| format!("{name} {}", quoted(value)));
-        self.code.clone().into_iter().chain(options).collect::<Vec<_>>().join(" ")
+        let command = (!self.command.is_empty()).then(|| "--".to_owned()).into_iter();
+        let command = command.chain(self.command.iter().map(|word| quoted(word)));
+        let words = self.code.clone().into_iter().chain(options).chain(command);
+        words.collect::<Vec<_>>().join(" ")
     }
 
     /// The arguments without placeholders. A setting of several processes becomes one for each.
     pub(super) fn expanded(&self, cast: &Cast<'_>) -> Result<Vec<String>> {
+        let known = |text: &str, pid: u32| {
+            filled(text, |name| {
+                Ok(match name {
+                    VICTIM => cast.victim.to_string(),
+                    LAB => cast.lab.clone(),
+                    CPUS => cast.cpus.clone(),
+                    PROGRAM => cast.program.clone(),
+                    _ => pid.to_string(),
+                })
+            })
+        };
         let mut words: Vec<String> = self.code.iter().cloned().collect();
         for (name, value) in &self.options {
+            if *name == CGROUP {
+                words.push(format!("{name}={}", known(value, cast.victim)?));
+                continue;
+            }
             if *name != SET {
                 words.push(format!("{name}={value}"));
                 continue;
@@ -186,28 +236,34 @@ impl Arguments {
             };
             ensure!(!pids.is_empty(), "`{value}`: no such process runs");
             for pid in pids {
-                let setting = filled(value, |name| {
-                    Ok(match name {
-                        VICTIM => cast.victim.to_string(),
-                        LAB => cast.lab.clone(),
-                        _ => pid.to_string(),
-                    })
-                })?;
+                let setting = known(value, pid)?;
                 words.push(format!("{name}={}", of_version(setting, cast.version)));
             }
+        }
+        if self.starts_command() {
+            words.push("--".into());
+        }
+        for word in &self.command {
+            words.push(known(word, cast.victim)?);
         }
         Ok(words)
     }
 }
 
 impl ExperimentSpec {
-    /// Rejects placeholders of processes that are not among those of the faults.
-    pub(super) fn validate(&self, comms: &[&str]) -> Result<()> {
+    /// Rejects placeholders of processes that are not among those of the faults, and of a program if the victim has none.
+    pub(super) fn validate(&self, comms: &[&str], has_program: bool) -> Result<()> {
+        let placeholder = format!("{{{PROGRAM}}}");
+        ensure!(
+            has_program || !self.run.command.iter().any(|word| word.contains(&placeholder)),
+            "`prove.run`: `{placeholder}` needs a `victim.service` whose `program` is built"
+        );
         for (_, value) in self.run.options.iter().filter(|(name, _)| *name == SET) {
             if let Some(comm) = comm_in(value) {
                 ensure!(
                     comms.contains(&comm),
-                    "`prove.run`: `{value}`: `{{{comm}}}` is none of `{{{VICTIM}}}`, `{{{LAB}}}` and the `comm` of a fault"
+                    "`prove.run`: `{value}`: `{{{comm}}}` is none of `{{{VICTIM}}}`, `{{{LAB}}}`, `{{{CPUS}}}` and the `comm` of \
+                     a fault"
                 );
             }
         }
@@ -219,6 +275,10 @@ impl ExperimentSpec {
 pub(super) struct Cast<'a> {
     pub(super) victim: u32,
     pub(super) lab: String,
+    /// The CPUs that the lab may use, as a list.
+    pub(super) cpus: String,
+    /// The file of the victim's program, if it has one of its own.
+    pub(super) program: String,
     /// The processes of that comm.
     pub(super) pids: &'a dyn Fn(&str) -> Vec<u32>,
     /// The version of the lab's cgroup tree.
@@ -247,7 +307,14 @@ mod tests {
 
     fn expanded(words: &[&str], version: CgroupVersion) -> Vec<String> {
         let pids = |comm: &str| if comm == "suspect" { vec![8, 9] } else { vec![] };
-        let cast = Cast { victim: 7, lab: "/deburr-lab-1".into(), pids: &pids, version };
+        let cast = Cast {
+            victim: 7,
+            lab: "/deburr-lab-1".into(),
+            cpus: "0-1".into(),
+            program: "/p".into(),
+            pids: &pids,
+            version,
+        };
         arguments(words).unwrap().expanded(&cast).unwrap()
     }
 
@@ -265,6 +332,23 @@ mod tests {
         assert_eq!(
             expanded(&["--set=nice:{victim}=-5", "--measure", "wait:p99"], v2),
             ["--set=nice:7=-5", "--measure=wait:p99"].map(str::to_owned)
+        );
+        assert_eq!(
+            expanded(&["--set", "affinity:{victim}={cpus}", "--measure", "queued"], v2),
+            ["--set=affinity:7=0-1", "--measure=queued"].map(str::to_owned)
+        );
+    }
+
+    #[test]
+    fn a_command_comes_last_and_is_filled_in() {
+        let words = ["SCH004", "--cgroup", "{lab}/a", "--", "{program}", "--busy"];
+        assert_eq!(
+            expanded(&words, CgroupVersion::V2),
+            ["SCH004", "--cgroup=/deburr-lab-1/a", "--", "/p", "--busy"].map(str::to_owned)
+        );
+        assert_eq!(
+            arguments(&words).unwrap().shown(),
+            "SCH004 --cgroup '{lab}/a' -- '{program}' --busy"
         );
     }
 
@@ -292,6 +376,10 @@ mod tests {
             (&["SCH001", "SCH002"], "SCH002"),
             (&["SCH001", "--measure", "queued"], "--measure"),
             (&["SCH001", "--json"], "--json"),
+            (&["SCH001", "--", "a"], "`--`"),
+            (&["SCH004"], "`--`"),
+            (&["SCH004", "--"], "no command"),
+            (&["SCH001", "--cgroup", "/a"], "--cgroup"),
             (&["SCH001", "-p"], "-p"),
             (&["SCH001", "--lever"], "--lever"),
             (&["SCH001", "--block", "5x"], "--block"),

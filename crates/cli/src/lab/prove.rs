@@ -7,6 +7,7 @@ use super::experiment::{Cast, Expected, ExperimentSpec};
 use super::fitness::{Machine, Verdict};
 use super::runner::{self, Load};
 use super::scenario::Scenario;
+use super::service;
 use super::stage::Stop;
 use super::victim::Window;
 use super::victims::WhichRun;
@@ -85,14 +86,20 @@ fn run_once(
     let cast = Cast {
         victim: victim.pid,
         lab: stage.cgroup_path(),
+        cpus: stage.cpu_list(),
+        program: service::program(&stage).display().to_string(),
         pids: &|comm| stage.pids(comm),
         version: stage.tree().version,
     };
     let mut arguments = vec!["prove".into(), "--yes".into(), "--json".into(), "-q".into()];
-    arguments.push(format!("-p{}", victim.pid));
+    if !spec.run.starts_command() {
+        arguments.push(format!("-p{}", victim.pid));
+    }
     arguments.extend(spec.run.expanded(&cast)?);
+    // What the experiment starts takes the victim's place.
+    let victim = Some(victim).filter(|_| !spec.run.starts_command());
     let from_ns = monotonic_ns();
-    let (status, json, complaint) = stage.run_experiment(&arguments, LONGEST)?;
+    let (status, json, complaint) = stage.run_experiment(&arguments, &spec.environment, LONGEST)?;
     let window = Window { from_ns, to_ns: monotonic_ns() };
     let machine = meter.finish(window)?;
     if scenario.disk.is_some() {
@@ -148,11 +155,13 @@ fn checks(spec: &ExperimentSpec, result: Result<(&Outcomes, &[String]), &str>) -
 mod tests {
     use super::*;
     use deburr_core::prove::verdict;
+    use std::collections::BTreeMap;
 
     #[test]
     fn only_the_expected_result_passes_and_an_unfit_machine_excuses_any_other() {
         let run = vec!["SCH001".to_owned()].try_into().unwrap();
-        let spec = ExperimentSpec { run, expect: Expected::Confirmed };
+        let environment = BTreeMap::new();
+        let spec = ExperimentSpec { run, environment, expect: Expected::Confirmed };
         let result =
             |verdict| Outcomes { verdict, sentence: "so it is".into(), fall: None, period: None };
         let [confirmed, refuted] = [verdict::Verdict::Confirmed, verdict::Verdict::Refuted];

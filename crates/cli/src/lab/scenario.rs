@@ -154,7 +154,8 @@ impl Scenario {
         }
         let comms: Vec<&str> =
             self.faults.iter().filter_map(|fault| fault.as_fault().comm()).collect();
-        self.experiments.iter().try_for_each(|experiment| experiment.validate(&comms))
+        let has_program = self.victim.has_program();
+        self.experiments.iter().try_for_each(|experiment| experiment.validate(&comms, has_program))
     }
 
     /// The names of its two runs, without and with faults.

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use deburr_core::procfs::{cgroup_cpu, schedstat};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Source of the Go service.
@@ -165,7 +165,17 @@ impl Victim for ServiceSpec {
     }
 }
 
+/// The file of the program that is built for a service in Go.
+pub(super) fn program(stage: &Stage) -> PathBuf {
+    stage.scratch("victim")
+}
+
 impl ServiceSpec {
+    /// Whether its program is built.
+    pub(super) fn builds_program(&self) -> bool {
+        self.program == Program::Go
+    }
+
     /// The environment variable that sets how many threads run at a time.
     fn variable(&self) -> &'static str {
         match self.program {
@@ -224,7 +234,7 @@ impl ServiceSpec {
         drop(free);
         let port = address.port().to_string();
         let words = match self.program {
-            Program::Go => vec![stage.scratch("victim").display().to_string(), port],
+            Program::Go => vec![program(stage).display().to_string(), port],
             Program::Tokio => {
                 let program = std::env::current_exe()?.display().to_string();
                 let words = ["lab-worker", "--comm=victim", "fanout", "--port", &port];
@@ -251,7 +261,7 @@ impl ServiceSpec {
 }
 
 fn build(stage: &Stage) -> Result<()> {
-    let (source, program) = (stage.scratch("fanout.go"), stage.scratch("victim"));
+    let (source, program) = (stage.scratch("fanout.go"), program(stage));
     std::fs::write(&source, GO_SOURCE)
         .with_context(|| format!("cannot write `{}`", source.display()))?;
     let arguments = ["build".as_ref(), "-o".as_ref(), program.as_path(), source.as_path()];

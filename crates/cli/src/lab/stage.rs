@@ -7,9 +7,11 @@ use crate::host::cgroup::Tree;
 use crate::host::guard::{EXPERIMENT, Guard};
 use crate::host::undo::{DirectoryKind, Undo, write_setting};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use deburr_core::procfs::cpu_list;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{MountFlags, mount};
 use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt as _;
@@ -268,6 +270,13 @@ impl Stage {
         })
     }
 
+    /// The CPUs that the lab may use, as a list.
+    pub(crate) fn cpu_list(&self) -> String {
+        let numbers: Vec<u32> =
+            self.cpus.iter().filter_map(|cpu| u32::try_from(*cpu).ok()).collect();
+        cpu_list::format(&numbers)
+    }
+
     /// Starts workers and waits until all of them are working.
     pub(crate) fn start(&mut self, jobs: &[Job<'_>]) -> Result<()> {
         let mut begun = Vec::with_capacity(jobs.len());
@@ -388,7 +397,7 @@ impl Stage {
         arguments: &[String],
         timeout: Duration,
     ) -> Result<(ExitStatus, String, String)> {
-        let (mut worker, out) = self.spawn_self(OBSERVER, arguments)?;
+        let (mut worker, out) = self.spawn_self(OBSERVER, arguments, &BTreeMap::new())?;
         let status = self.wait(&mut worker, timeout, "the observing `deburr`")?;
         out.read(status)
     }
@@ -398,9 +407,10 @@ impl Stage {
     pub(crate) fn run_experiment(
         &self,
         arguments: &[String],
+        environment: &BTreeMap<String, String>,
         timeout: Duration,
     ) -> Result<(ExitStatus, String, String)> {
-        let (mut worker, out) = self.spawn_self(EXPERIMENT, arguments)?;
+        let (mut worker, out) = self.spawn_self(EXPERIMENT, arguments, environment)?;
         let status = match self.wait(&mut worker, timeout, "the experiment") {
             Ok(status) => status,
             Err(error) => {
@@ -413,10 +423,15 @@ impl Stage {
     }
 
     /// Starts this program itself in one of the lab's cgroups, with its output in files.
-    fn spawn_self(&self, cgroup: &str, arguments: &[String]) -> Result<(Worker, OutputFiles)> {
+    fn spawn_self(
+        &self,
+        cgroup: &str,
+        arguments: &[String],
+        environment: &BTreeMap<String, String>,
+    ) -> Result<(Worker, OutputFiles)> {
         let out = OutputFiles { out: self.scratch("stdout"), err: self.scratch("stderr") };
         let mut command = self.worker_command(&self.cgroup(cgroup)?);
-        command.arg("exec").args(arguments);
+        command.arg("exec").args(arguments).envs(environment);
         // A second signal would end it at once, so those of a terminal must not reach it besides.
         command.process_group(0).stdin(Stdio::null());
         command.stdout(File::create(&out.out)?).stderr(File::create(&out.err)?);

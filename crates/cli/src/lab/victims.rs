@@ -56,6 +56,11 @@ impl VictimSpec {
         self.as_victim().validate(&self.cgroup)
     }
 
+    /// Whether the lab builds a program for it.
+    pub(super) fn has_program(&self) -> bool {
+        self.service.as_ref().is_some_and(ServiceSpec::builds_program)
+    }
+
     pub(crate) fn as_victim(&self) -> Box<dyn Victim> {
         if let Some(broker) = &self.broker {
             Box::new(broker.clone())

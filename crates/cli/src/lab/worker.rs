@@ -11,6 +11,7 @@ use super::reader::{self, ReadArgs};
 use super::victim::{self, Demand};
 use crate::host::cgroup;
 use crate::host::guard::{self, JanitorArgs};
+use crate::host::keeper::{self, KeeperArgs};
 use crate::prove::{self, ChangesArgs};
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Signal, set_parent_process_death_signal, setpriority_process};
@@ -80,6 +81,8 @@ enum Work {
     Writer(IoArgs),
     /// Make and remove files for ever
     Committer(IoArgs),
+    /// Start a command, and end it at the end of standard input
+    Keeper(KeeperArgs),
     /// Undo what a journal names, at the end of standard input
     Janitor(JanitorArgs),
     /// Change settings and put them back, again and again, until the end of standard input
@@ -107,8 +110,11 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<()> {
     if let Work::Janitor(janitor) = &args.work {
         return guard::janitor(janitor);
     }
-    // No process outlives the runner, except the janitor, which finds the others by their cgroup, and a disk, which
-    // must be there until it is unmounted.
+    if let Work::Keeper(keeper) = &args.work {
+        return keeper::keep(keeper);
+    }
+    // No process outlives the runner, except the janitor, which finds the others by their cgroup, a keeper, which ends a
+    // command, and a disk, which must be there until it is unmounted.
     if !matches!(args.work, Work::Disk(_)) {
         set_parent_process_death_signal(Some(Signal::KILL))?;
     }

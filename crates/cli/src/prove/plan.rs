@@ -100,7 +100,7 @@ pub(crate) fn plan(
             (None, blocks, [round, round * MOST_ROUNDS as f64])
         }
     };
-    Ok(Plan { experiment, seed, question, changes, blocks, seconds })
+    Ok(Plan { experiment, seed, question, starts: None, changes, blocks, seconds })
 }
 
 #[cfg(test)]
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn what_findings_suggest_can_be_planned() {
         let all = suggested();
-        for code in ["SCH001", "SCH002", "SCH003", "BLK001", "BLK002", "BLK004"] {
+        for code in ["SCH001", "SCH002", "SCH003", "SCH004", "BLK001", "BLK002", "BLK004"] {
             assert!(
                 rules::with_experiments().any(|it| it == code) && all.contains_key(code),
                 "{code}"
@@ -148,6 +148,8 @@ mod tests {
                 let knobs =
                     knobs(&experiment.test).unwrap_or_else(|e| panic!("{scenario} {code}: {e}"));
                 assert!(!knobs.is_empty(), "{scenario} {code}");
+                let starts = rules::experiment_starts_command(&code);
+                assert_eq!(experiment.starts_command(), starts, "{scenario} {code}");
                 let now = vec!["1".to_owned(); knobs.len()];
                 let changes = changes(&knobs, &now);
                 let plan = plan(experiment, changes, Some(1e8), 1).unwrap();

@@ -70,6 +70,11 @@ impl Drop for Probe {
     }
 }
 
+/// Whether one run of a shell command succeeds.
+pub(crate) fn succeeds(command: &str) -> bool {
+    run(command, &AtomicBool::new(false)) == Some(true)
+}
+
 /// Whether one run succeeded; `None` if it was ended because the block ended.
 fn run(command: &str, stop: &AtomicBool) -> Option<bool> {
     let child = Command::new("/bin/sh")

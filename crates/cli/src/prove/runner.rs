@@ -19,7 +19,7 @@ use std::time::Duration;
 const BEAT: Duration = Duration::from_millis(50);
 
 /// What is observed in each block.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Observation<'a> {
     /// The victim.
     pub(crate) target: &'a TargetSpec,

@@ -3,8 +3,9 @@
 //! host is put back first.
 
 use super::guard::{self, Guard};
+use super::restart;
 use super::runner::{self, Observation, Taken, tell};
-use super::{Changes, plan};
+use super::{Changes, Restarted, plan};
 use crate::clock::monotonic_ns;
 use crate::collect::Roots;
 use crate::signals::Signals;
@@ -17,6 +18,7 @@ use deburr_core::prove::knob::Knob;
 use deburr_core::prove::outcome::{Block, Outcomes, Plan};
 use deburr_core::prove::period::{self, MOST_ROUNDS, PeriodBlock, PeriodJudgement, judge_periods};
 use deburr_core::prove::verdict::{Judgement, Reason, Verdict};
+use deburr_core::recording::TargetSpec;
 use deburr_core::text::units;
 use std::time::Duration;
 
@@ -40,6 +42,8 @@ struct Running<'a> {
     plan: &'a Plan,
     knobs: &'a [Knob],
     changes: &'a mut Changes,
+    /// The command that is started anew for each block, if any.
+    command: Option<&'a mut Restarted>,
     observation: &'a Observation<'a>,
     signals: &'a Signals,
     guard: Guard,
@@ -59,11 +63,11 @@ enum Stop {
     Because(String),
 }
 
-/// Carries out the plan.
+/// Carries out the plan. `command` is the one that it starts, if it starts one.
 pub(crate) fn run(
     plan: &Plan,
     knobs: &[Knob],
-    changes: &mut Changes,
+    (changes, command): (&mut Changes, Option<&mut Restarted>),
     observation: &Observation<'_>,
     (signals, quiet): (&Signals, bool),
 ) -> Result<Trial> {
@@ -71,6 +75,7 @@ pub(crate) fn run(
         plan,
         knobs,
         changes,
+        command,
         observation,
         signals,
         guard: Guard::start(Roots::default().proc, signals.off_switch()),
@@ -84,8 +89,10 @@ pub(crate) fn run(
         Test::Lowers { .. } => running.fall(),
         Test::Follows { unit_ns, values, .. } => running.period(*unit_ns, values),
     };
-    let Running { blocks, mut notes, changes, .. } = running;
+    let Running { blocks, mut notes, changes, command, .. } = running;
+    let ended = command.map_or(Ok(()), Restarted::end);
     notes.extend(changes.restore()?);
+    ended?;
     Ok(Trial { blocks, result: result?, notes })
 }
 
@@ -206,28 +213,22 @@ impl Running<'_> {
         what: &str,
     ) -> Result<Result<Option<f64>, Stop>> {
         tell(self.blocks.len() + 1, self.plan.blocks[1] as usize, what, self.quiet);
-        self.notes.extend(self.changes.restore()?);
         let settle = Duration::from_secs_f64(self.plan.experiment.settle_seconds);
-        if !knobs.is_empty() {
-            // The first block may be a changed one.
-            while !self.guard.knows_the_usual() {
-                if !runner::settle(guard::MEAN_OF, self.signals) {
-                    return Ok(Err(self.signalled()));
-                }
-            }
-            let at_most = (length + settle) * 2 + LATEST;
-            if let Err(error) = self.changes.apply(knobs, at_most) {
-                return Ok(Err(Stop::Because(format!("{error:#}"))));
-            }
-        }
-        self.guard.block(!knobs.is_empty());
-        if !runner::settle(settle, self.signals) {
-            return Ok(Err(self.signalled()));
-        }
+        let target = match self.change(knobs, length, settle)? {
+            Ok(target) => target,
+            Err(stop) => return Ok(Err(stop)),
+        };
+        let target = target.as_ref().unwrap_or(self.observation.target);
         let at_seconds = monotonic_ns().saturating_sub(self.begun_ns) as f64 / 1e9;
-        let Some(taken) = self.observation.take(length, self.signals)? else {
+        let observation = Observation { target, ..*self.observation };
+        let Some(taken) = observation.take(length, self.signals)? else {
             return Ok(Err(self.signalled()));
         };
+        if let Some(command) = &mut self.command
+            && let Err(error) = command.check("in the middle of a block")
+        {
+            return Ok(Err(Stop::Because(format!("{error:#}"))));
+        }
         let Taken { value, why_not, distances_ns, probes, probes_failed, target_gone } = taken;
         let arm = usize::from(!knobs.is_empty());
         self.probes[arm].0 += probes;
@@ -244,6 +245,44 @@ impl Running<'_> {
     /// What ended a block in its middle.
     fn signalled(&self) -> Stop {
         self.guard.why().map_or(Stop::Signal, Stop::Because)
+    }
+
+    /// Puts back what was changed, makes the changes of the next block, and waits until they have had their effect. Returns
+    /// the command if it was started anew: it is what is measured.
+    fn change(
+        &mut self,
+        knobs: &[Knob],
+        length: Duration,
+        settle: Duration,
+    ) -> Result<Result<Option<TargetSpec>, Stop>> {
+        let because = |error: anyhow::Error| Ok(Err(Stop::Because(format!("{error:#}"))));
+        // The first block may be a changed one. What a command that is started anew does is known only while it runs.
+        while !knobs.is_empty() && self.command.is_none() && !self.guard.knows_the_usual() {
+            if !runner::settle(guard::MEAN_OF, self.signals) {
+                return Ok(Err(self.signalled()));
+            }
+        }
+        if let Some(command) = &mut self.command {
+            command.end()?;
+        }
+        self.notes.extend(self.changes.restore()?);
+        let (of_command, of_host) = restart::divided(knobs);
+        if !of_host.is_empty() {
+            let at_most = (length + settle + restart::LONGEST_START) * 2 + LATEST;
+            if let Err(error) = self.changes.apply(&of_host, at_most) {
+                return because(error);
+            }
+        }
+        self.guard.block(!knobs.is_empty());
+        let Some(command) = &mut self.command else {
+            let waited = runner::settle(settle, self.signals);
+            return Ok(if waited { Ok(None) } else { Err(self.signalled()) });
+        };
+        match command.start(&of_command, settle, self.signals) {
+            Ok(Some(target)) => Ok(Ok(Some(target))),
+            Ok(None) => Ok(Err(self.signalled())),
+            Err(error) => because(error),
+        }
     }
 
     /// Why the change does harm, if it does.

@@ -6,41 +6,30 @@ use super::cgroups::{RunGroup, SweepCgroups};
 use super::load::Target;
 use super::variants::Settings;
 use crate::failure::Failure;
+use crate::tail::Tail;
 use anyhow::{Context as _, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::ffi::OsString;
-use std::io::{PipeReader, Read as _, pipe};
+use std::io::pipe;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Interval between two checks for a listening service.
 const LOOK: Duration = Duration::from_millis(10);
 /// Longest time that a connection attempt may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Number of bytes from the end of the command's output that an error shows.
-const TAIL_BYTES: usize = 600;
-/// Longest wait for the rest of the output.
-const OUTPUT_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A running command. Dropping this value kills the command; its descendants are killed with the run's cgroup.
 #[derive(Debug)]
 pub(crate) struct Service {
     child: Child,
     name: String,
-    output: Output,
-}
-
-/// The end of a command's output. The rest is discarded, so that its volume fills neither disk nor memory.
-#[derive(Debug)]
-struct Output {
-    tail: Arc<Mutex<Vec<u8>>>,
-    reader: JoinHandle<()>,
+    output: Tail,
 }
 
 impl Service {
@@ -70,7 +59,7 @@ impl Service {
         command.process_group(0);
         let child = command.spawn().context("cannot start a process")?;
         let name = words.first().map_or(String::new(), |word| word.display().to_string());
-        Ok(Self { child, name, output: Output::read(output)? })
+        Ok(Self { child, name, output: Tail::read(output)? })
     }
 
     /// Waits until one of the addresses accepts connections, and returns it; `None` if `stop` asked for the end.
@@ -108,7 +97,7 @@ impl Service {
                      longer with --start-timeout{}",
                     self.name,
                     timeout.as_secs_f64(),
-                    self.last_output()
+                    self.output.words()
                 )));
             }
             thread::sleep(LOOK);
@@ -136,53 +125,19 @@ impl Service {
         }
     }
 
+    /// The end of its output, as a clause to append to a sentence.
+    pub(crate) fn last_output(&self) -> String {
+        self.output.words()
+    }
+
     /// The error for a command that has ended although it must not.
     pub(crate) fn ended(&self, status: ExitStatus, when: &str) -> anyhow::Error {
         let stay = if status.success() { ", but must stay in the foreground" } else { "" };
         Failure::bad_input(format!(
             "`{}` ended ({status}) {when}{stay}{}",
             self.name,
-            self.last_output()
+            self.output.words()
         ))
-    }
-
-    /// The end of its output, as a clause to append to a sentence.
-    pub(crate) fn last_output(&self) -> String {
-        let bytes = self.output.end();
-        let text = String::from_utf8_lossy(&bytes);
-        let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        match lines.as_slice() {
-            [] => "; it wrote nothing".into(),
-            lines => format!("; it wrote: {}", lines.join(" / ")),
-        }
-    }
-}
-
-impl Output {
-    /// Starts a thread that reads until all writers have closed the pipe.
-    fn read(mut from: PipeReader) -> Result<Self> {
-        let tail = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&tail);
-        let read = move || {
-            let mut bytes = [0; 1 << 16];
-            while let Ok(read @ 1..) = from.read(&mut bytes) {
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                kept.extend_from_slice(&bytes[..read]);
-                let surplus = kept.len().saturating_sub(TAIL_BYTES);
-                kept.drain(..surplus);
-            }
-        };
-        let reader = thread::Builder::new().name("output".into()).spawn(read);
-        Ok(Self { tail, reader: reader.context("cannot read the command's output")? })
-    }
-
-    /// The end of the output so far. Waits up to [`OUTPUT_TIMEOUT`] for the writers to close the pipe.
-    fn end(&self) -> Vec<u8> {
-        let deadline = Instant::now() + OUTPUT_TIMEOUT;
-        while !self.reader.is_finished() && Instant::now() < deadline {
-            thread::sleep(LOOK);
-        }
-        self.tail.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

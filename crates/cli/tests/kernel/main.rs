@@ -31,6 +31,7 @@ mod owners;
 mod probe;
 mod prove;
 mod prove_kills;
+mod prove_restart;
 mod recording;
 mod remedies;
 mod sampling;

@@ -210,9 +210,18 @@ pub struct Finding {
     /// How to confirm the finding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm: Option<Confirm>,
-    /// A command for a shell: the experiment that puts the cause to the test. It says what it will change, and asks.
+    /// A command for a shell: the experiment that puts the cause to the test. It says what it will change, and asks. If it
+    /// [ends with `COMMAND`](Self::proves_by_starting), the reader has to put in how the program is started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prove: Option<String>,
+}
+
+impl Finding {
+    /// Whether the experiment starts the program itself, by a command that is not known.
+    #[must_use]
+    pub fn proves_by_starting(&self) -> bool {
+        self.prove.as_ref().is_some_and(|prove| prove.ends_with(" -- COMMAND"))
+    }
 }
 
 /// A culprit and its share of the victim's loss.

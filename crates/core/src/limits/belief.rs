@@ -100,6 +100,9 @@ pub struct Belief {
     pub because: String,
     /// Changes that make the number fit; empty if it fits already.
     pub fixes: Vec<Fix>,
+    /// The environment variable, and its value, with which a program started anew has the number that fits; `None` if
+    /// there is no such variable.
+    pub variable: Option<(&'static str, String)>,
 }
 
 /// Judges a runtime's number of threads; `None` if there is no number that should depend on the CPU limit.
@@ -133,7 +136,11 @@ pub fn belief(reading: &RuntimeReading, given: Circumstances<'_>) -> Option<Beli
         ThreadFit::Fits => vec![],
         _ => fixes(reading, why, fitting, given),
     };
-    Some(Belief { threads, fitting, tolerated, fit, why, because, fixes })
+    let variable = variable(reading).map(|name| match reading.kind {
+        RuntimeKind::Jvm => (name, format!("-XX:ActiveProcessorCount={fitting}")),
+        _ => (name, fitting.to_string()),
+    });
+    Some(Belief { threads, fitting, tolerated, fit, why, because, fixes, variable })
 }
 
 fn go(
@@ -326,6 +333,22 @@ fn other(reading: &RuntimeReading, threads: &Parallelism) -> (ThreadCountReason,
     (ThreadCountReason::Unknown, because.into())
 }
 
+/// The environment variable that sets the decisive number of threads; `None` if none does.
+fn variable(reading: &RuntimeReading) -> Option<&'static str> {
+    Some(match reading.kind {
+        RuntimeKind::Go => "GOMAXPROCS",
+        RuntimeKind::Jvm if reading.parallelism.first().is_some_and(|it| it.name == COLLECTORS) => {
+            return None;
+        }
+        RuntimeKind::Jvm => "JAVA_TOOL_OPTIONS",
+        RuntimeKind::OpenMp => "OMP_NUM_THREADS",
+        RuntimeKind::Tokio => "TOKIO_WORKER_THREADS",
+        RuntimeKind::Rayon => "RAYON_NUM_THREADS",
+        RuntimeKind::DotNet => "DOTNET_PROCESSOR_COUNT",
+        _ => return None,
+    })
+}
+
 /// Changes that make the number of threads fit, quickest first.
 fn fixes(
     reading: &RuntimeReading,
@@ -366,14 +389,8 @@ fn fixes(
             format!("set `worker_processes {wanted};`"),
             "it has to be changed with the limit",
         )),
-        kind => {
-            let name = match kind {
-                RuntimeKind::OpenMp => "OMP_NUM_THREADS",
-                RuntimeKind::Tokio => "TOKIO_WORKER_THREADS",
-                RuntimeKind::Rayon => "RAYON_NUM_THREADS",
-                RuntimeKind::DotNet => "DOTNET_PROCESSOR_COUNT",
-                _ => return all,
-            };
+        _ => {
+            let Some(name) = variable(reading) else { return all };
             let risk = "it has to be changed with the limit; a number that the program sets itself wins";
             all.push(fix(format!("start it with `{name}={wanted}`"), risk));
         }

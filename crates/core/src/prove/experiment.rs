@@ -2,6 +2,7 @@
 //! What an experiment changes, what it measures, and what its hypothesis predicts. All of it is fixed before the first
 //! block.
 
+use super::knob::Knob;
 use super::measure::Measure;
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,16 @@ pub struct Experiment {
     pub block_seconds: f64,
     /// Time from a change to the block that it is for, in seconds.
     pub settle_seconds: f64,
+}
+
+impl Experiment {
+    /// Whether it changes settings of a command, which is then started anew for each block.
+    #[must_use]
+    pub fn starts_command(&self) -> bool {
+        let Test::Lowers { set, .. } = &self.test else { return false };
+        let knobs = set.iter().filter_map(|text| Knob::parse(text).ok());
+        knobs.into_iter().any(|knob| knob.lever().kind.is_of_command())
+    }
 }
 
 /// The two kinds of experiments.

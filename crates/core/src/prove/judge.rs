@@ -333,6 +333,9 @@ fn effect(design: &Design, scale: Scale, numbers: &[Option<f64>]) -> Option<Effe
     // The sizes that are not rejected need not be without gaps: the limits enclose all of them.
     let at_least = (0..pairs.len()).take_while(|at| larger(*at)).last().map(|at| pairs[at]);
     let at_most = (0..pairs.len()).rev().take_while(|at| smaller(*at)).last().map(|at| pairs[at]);
+    // An early look may reject what the later numbers are about: then the limits reach as far as the estimate.
+    let at_least = at_least.map(|it| it.min(estimate));
+    let at_most = at_most.map(|it| it.max(estimate));
     Some(Effect { estimate, at_least, at_most })
 }
 

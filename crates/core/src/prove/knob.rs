@@ -9,7 +9,7 @@ mod levers;
 mod values;
 
 pub use levers::{LEVERS, Lever, Subject};
-pub use values::{Policy, Values};
+pub use values::{Policy, UNSET, Values};
 
 use crate::text::ticked;
 use serde::{Deserialize, Serialize};
@@ -44,6 +44,10 @@ pub enum Kind {
     Affinity,
     /// A process is stopped for a part of every second.
     Pause,
+    /// A variable of the environment of the command that the experiment starts.
+    Env,
+    /// An argument of that command.
+    Arg,
 }
 
 impl Kind {
@@ -62,6 +66,8 @@ impl Kind {
             Self::Policy => Some("policy"),
             Self::Affinity => Some("affinity"),
             Self::Pause => Some("pause"),
+            Self::Env => Some("env"),
+            Self::Arg => Some("arg"),
         }
     }
 
@@ -75,7 +81,15 @@ impl Kind {
             Self::Irq => Subject::Irq,
             Self::Cgroup => Subject::Cgroup,
             Self::Nice | Self::Policy | Self::Affinity | Self::Pause => Subject::Pid,
+            Self::Env => Subject::Variable,
+            Self::Arg => Subject::Position,
         }
+    }
+
+    /// Whether it is a setting of the command that the experiment starts anew for each block, and not of the host.
+    #[must_use]
+    pub fn is_of_command(self) -> bool {
+        matches!(self, Self::Env | Self::Arg)
     }
 }
 
@@ -127,13 +141,15 @@ impl Knob {
         let name = format!("{}=", lever.name);
         let (subject, value) = match lever.kind.subject() {
             Subject::Host => ("", rest.strip_prefix(&name)?),
-            Subject::Pid => rest.split_once('=')?,
+            Subject::Pid | Subject::Variable | Subject::Position => rest.split_once('=')?,
             _ => {
                 let at = rest.rfind(&format!(":{name}"))?;
                 (&rest[..at], &rest[at + 1 + name.len()..])
             }
         };
-        Some(Self { lever, subject: subject.into(), value: value.trim().into() })
+        // A program may tell spaces apart; the kernel does not.
+        let value = if lever.values == Values::Text { value } else { value.trim() };
+        Some(Self { lever, subject: subject.into(), value: value.into() })
     }
 
     fn subject_of_kind(&self) -> Result<(), String> {

@@ -48,12 +48,25 @@ pub struct Plan {
     /// The measure before the experiment, and the least fall that counts; absent where a period is to follow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<Question>,
+    /// The command that is started anew for each block; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starts: Option<Starts>,
     /// The changes, with the values of now.
     pub changes: Vec<Change>,
     /// Number of blocks at least and at most.
     pub blocks: [u32; 2],
     /// Time at least and at most, in seconds.
     pub seconds: [f64; 2],
+}
+
+/// A command that an experiment starts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Starts {
+    /// Its words.
+    pub command: Vec<String>,
+    /// The cgroup in which it is started; absent = that of deburr.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<String>,
 }
 
 /// A setting that is changed.

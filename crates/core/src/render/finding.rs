@@ -125,7 +125,13 @@ pub(super) fn details<'a>(
         }
     }
     if let Some(prove) = &finding.prove {
-        page.line(2, Colour::Advice, "prove, by an experiment that asks first:");
+        let with = words::prove_with(finding);
+        page.paragraph(
+            2,
+            2,
+            Colour::Advice,
+            &format!("prove, by an experiment that asks first{with}:"),
+        );
         page.line(7, Colour::Plain, &command(prove));
     }
 }

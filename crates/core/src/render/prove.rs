@@ -11,7 +11,7 @@ use crate::prove::measure::Measure;
 use crate::prove::outcome::{Block, Change, Outcome};
 use crate::prove::verdict::Verdict;
 use crate::text::escape::sentence;
-use crate::text::units;
+use crate::text::{shell_quote, ticked, units};
 
 /// Width of the bars of the blocks.
 /// Most distances of bursts that are shown of a block.
@@ -57,6 +57,21 @@ fn write_plan(page: &mut Page, it: &Outcome) {
     let measure = &plan.experiment.measure;
     let mut row = |name: &str, text: &str| labelled(page, name, text);
     row("hypothesis", &plan.experiment.hypothesis);
+    if let Some(starts) = &plan.starts {
+        let words: Vec<_> = starts.command.iter().map(|word| shell_quote(word)).collect();
+        let place = match &starts.cgroup {
+            Some(path) => format!(" in cgroup {}", ticked(path)),
+            None => String::new(),
+        };
+        let warmup = units::duration(plan.experiment.settle_seconds * 1e9);
+        row(
+            "starts",
+            &format!(
+                "{}{place}, anew for each block; the block begins {warmup} later, and then it is ended",
+                ticked(&words.join(" "))
+            ),
+        );
+    }
     // Of several settings of one kind, the kind is said once: the risk, and what they become.
     let alike = |a: &Change, b: &Change| (&a.risk, &a.from, &a.to) == (&b.risk, &b.from, &b.to);
     for changes in plan.changes.chunk_by(alike) {
@@ -256,7 +271,7 @@ pub(super) mod tests {
     use crate::prove::effect::{Direction, MinimalEffect};
     use crate::prove::experiment::Experiment;
     use crate::prove::judge::{Guard, Question, judge};
-    use crate::prove::outcome::{Outcomes, Plan, SCHEMA};
+    use crate::prove::outcome::{Outcomes, Plan, SCHEMA, Starts};
     use crate::text::Unit;
 
     /// An experiment whose blocks were measured, on a host of hostile names.
@@ -303,6 +318,10 @@ pub(super) mod tests {
                 },
                 seed: 1,
                 question: Some(question),
+                starts: Some(Starts {
+                    command: vec!["serve".into(), hostile.into()],
+                    cgroup: Some(format!("/{hostile}")),
+                }),
                 changes: (7..10)
                     .map(|pid| Change {
                         setting: format!("pause:{pid}"),
@@ -333,6 +352,7 @@ pub(super) mod tests {
             assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
             assert!(text.lines().all(|line| line.chars().count() <= 90), "{text}");
             assert_eq!(text.matches("stops").count(), 1, "alike changes are told once: {text}");
+            assert!(text.contains("anew for"), "{text}");
             assert!(text.contains("`pause:7`, `pause:8`, `pause:9` from running to 90%"), "{text}");
         }
         assert!(text.starts_with("confirmed: "), "{text}");

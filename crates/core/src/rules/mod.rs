@@ -28,7 +28,7 @@ mod tail;
 mod tests;
 mod words;
 
-pub use experiments::{experiments, with_experiments};
+pub use experiments::{experiment_starts_command, experiments, with_experiments};
 pub use explain::explain;
 pub use hosts::{Hosts, diff};
 pub use report::report;

@@ -9,6 +9,7 @@ pub(super) mod pause;
 mod threads;
 
 use crate::collect::Roots;
+use crate::failure::Failure;
 use crate::host::place::Place;
 use crate::host::task::{Process, Property};
 use anyhow::{Context as _, Result};
@@ -52,6 +53,9 @@ pub(super) fn resolve(roots: &Roots, knob: &Knob) -> Result<Vec<Step>> {
         Kind::Policy => threads::resolve(knob, Property::Policy),
         Kind::Affinity => threads::resolve(knob, Property::Affinity),
         Kind::Pause => pause::resolve(knob),
+        Kind::Env | Kind::Arg => Err(Failure::bad_input(format!(
+            "`{knob}` is about a command that the experiment starts: give it at the end, after `--`"
+        ))),
         Kind::Cpu if knob.lever().name == latency::NAME => latency::resolve(knob),
         _ => file::resolve(roots, knob),
     }

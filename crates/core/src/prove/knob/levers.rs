@@ -4,8 +4,10 @@
 //! A setting is in it if what it may cost is known and it goes back when its old value is written. Settings that are
 //! not in it are refused: nobody has said what they may break. One row adds one.
 
-use super::Kind::{self, Affinity, Bdi, Block, Cgroup, Cpu, Irq, Nice, Pause, Policy, Sysctl, Thp};
-use super::Values::{self, Cpus, DiskLimit, IoMax, Number, Offered, Percent, Quota};
+use super::Kind::{
+    self, Affinity, Arg, Bdi, Block, Cgroup, Cpu, Env, Irq, Nice, Pause, Policy, Sysctl, Thp,
+};
+use super::Values::{self, Cpus, DiskLimit, IoMax, Number, Offered, Percent, Quota, Text};
 use super::values::is_device_number;
 
 /// What a setting belongs to.
@@ -23,7 +25,14 @@ pub enum Subject {
     Cgroup,
     /// The number of a process.
     Pid,
+    /// The name of an environment variable.
+    Variable,
+    /// The number of an argument of a command, from 1.
+    Position,
 }
+
+/// Most arguments of a command that a setting can be about.
+const MAX_POSITION: u32 = 1000;
 
 impl Subject {
     /// Whether a text can be one. No text of the user becomes more than one name, or a path with `..`.
@@ -46,6 +55,11 @@ impl Subject {
                 })
             }
             Self::Pid => is_number(text, i32::MAX.cast_unsigned()) && !text.starts_with('0'),
+            Self::Variable => {
+                let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+                text.bytes().all(plain) && text.bytes().next().is_some_and(|b| !b.is_ascii_digit())
+            }
+            Self::Position => is_number(text, MAX_POSITION) && !text.starts_with('0'),
         }
     }
 
@@ -59,6 +73,8 @@ impl Subject {
             Self::Irq => "number of an interrupt",
             Self::Cgroup => "path of a cgroup such as `/web/batch`",
             Self::Pid => "number of a process",
+            Self::Variable => "name of an environment variable such as `GOMAXPROCS`",
+            Self::Position => "number of an argument, 1 to 1000",
         }
     }
 
@@ -70,6 +86,8 @@ impl Subject {
             Self::Irq => Some("NUMBER"),
             Self::Cgroup => Some("/PATH"),
             Self::Pid => Some("PID"),
+            Self::Variable => Some("NAME"),
+            Self::Position => Some("NUMBER"),
         }
     }
 }
@@ -483,5 +501,19 @@ pub static LEVERS: &[Lever] = &[
         Percent(10, 90),
         None,
         "it is stopped for that part of every second; its clients wait, locks that it holds stay held, and its parent is told",
+    ),
+    lever(
+        Env,
+        "",
+        Text,
+        None,
+        "a variable in the environment of the command that the experiment starts",
+    ),
+    lever(
+        Arg,
+        "",
+        Text,
+        None,
+        "an argument of the command that the experiment starts, counted from 1; the number after the last one adds one",
     ),
 ];

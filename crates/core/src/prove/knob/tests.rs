@@ -25,6 +25,9 @@ fn a_setting_is_what_its_text_says() {
     assert_eq!(parts("bdi:253:0:max_ratio=50"), own(Kind::Bdi, "max_ratio", "253:0", "50"));
     assert_eq!(parts("nice:12=-5"), own(Kind::Nice, "", "12", "-5"));
     assert_eq!(parts("policy:12=fifo:1"), own(Kind::Policy, "", "12", "fifo:1"));
+    // What a program is given is kept as it is.
+    assert_eq!(parts("env:JAVA_OPTS= -a=b "), own(Kind::Env, "", "JAVA_OPTS", " -a=b "));
+    assert_eq!(parts("arg:2=--n=4"), own(Kind::Arg, "", "2", "--n=4"));
     // A path may contain what separates the parts.
     assert_eq!(
         parts("cgroup:/a b:cpu.max=1/c=d:io.max=8:0 rbps=1000 wiops=max"),
@@ -53,6 +56,12 @@ fn what_is_no_setting_is_refused_with_the_way_out() {
         "nice:-1=1",
         "nice:99999999999=1",
         "pause:self=50%",
+        "env:=1",
+        "env:1A=1",
+        "env:A B=1",
+        "arg:0=x",
+        "arg:1001=x",
+        "arg:a=x",
     ] {
         assert!(refused(text).contains(" is no "), "{text}: {}", refused(text));
     }
@@ -122,7 +131,7 @@ fn as_data_it_is_its_text() {
 proptest! {
     #[test]
     fn no_text_makes_it_panic_and_no_subject_leaves_its_folder(
-        text in "(nice|block|bdi|cgroup|irq|pause|thp|vm)?[:./a-z0-9=-]{0,40}(:scheduler|:cpu.max|:max_ratio)?(=.{0,9})?"
+        text in "(nice|env|arg|block|bdi|cgroup|irq|pause|thp|vm)?[:./a-z0-9=-]{0,40}(:scheduler|:cpu.max|:max_ratio)?(=.{0,9})?"
     ) {
         if let Ok(knob) = Knob::parse(&text) {
             prop_assert!(!knob.subject().split('/').any(|part| part == ".."));

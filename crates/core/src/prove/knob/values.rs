@@ -22,7 +22,12 @@ pub enum Values {
     Policy,
     /// A whole number of percent in this range, limits included: `50%`.
     Percent(u32, u32),
+    /// Any text; [`UNSET`] takes away what is there.
+    Text,
 }
+
+/// The value of a [`Values::Text`] that takes away what is there.
+pub const UNSET: &str = "unset";
 
 /// The longest period of a quota, and the shortest, in microseconds: the kernel's.
 const PERIOD_US: (u64, u64) = (1_000, 1_000_000);
@@ -94,6 +99,8 @@ impl Values {
             Self::Percent(least, most) => {
                 Self::percent(value).is_some_and(|it| (*least..=*most).contains(&it))
             }
+            // What no argument can hold is refused with the whole setting.
+            Self::Text => true,
         };
         if allowed { Ok(()) } else { Err(self.words()) }
     }
@@ -124,6 +131,7 @@ impl Values {
                 "`other`, `batch`, `idle`, `fifo:N` or `rr:N`, where N is 1 to 99".into()
             }
             Self::Percent(least, most) => format!("{least}% to {most}%"),
+            Self::Text => format!("any text, or `{UNSET}`"),
         }
     }
 }

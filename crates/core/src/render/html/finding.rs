@@ -126,7 +126,9 @@ fn advice(to: &mut Markup, finding: &Finding) {
         if let Some(prove) = &finding.prove {
             to.element("li", &none(), |to| {
                 to.tag("b", &none(), "prove");
-                to.words(", by an experiment that says what it will change, and asks:");
+                to.words(", by an experiment that says what it will change, and asks");
+                to.words(words::prove_with(finding));
+                to.words(":");
                 to.tag("pre", &none(), &command(prove));
             });
         }

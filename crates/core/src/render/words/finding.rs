@@ -122,6 +122,11 @@ fn time_of_day(at: &str) -> String {
     }
 }
 
+/// What the reader has to put into the command of the experiment, if anything, as a clause.
+pub(in super::super) fn prove_with(finding: &Finding) -> &'static str {
+    if finding.proves_by_starting() { "; in place of COMMAND, how it is started" } else { "" }
+}
+
 /// A culprit, or several summed up.
 pub(in super::super) struct CauseRow {
     /// Share of the loss, 0..1.

@@ -5,6 +5,7 @@
 mod clock;
 mod contention;
 mod device;
+mod oversubscribed;
 mod placement;
 mod throttling;
 
@@ -33,6 +34,9 @@ pub fn experiments(view: &View, finding: &Finding) -> Vec<Experiment> {
 pub(super) fn command(view: &View, finding: &Finding) -> Option<String> {
     let pid = finding.victim.pid.filter(|_| finding.victim.kind == EntityKind::Process)?;
     let first = experiments(view, finding).into_iter().next()?;
+    if first.starts_command() {
+        return Some(oversubscribed::command(&finding.victim));
+    }
     Some(format!("sudo deburr prove {} -p {pid}", first.code?))
 }
 
@@ -40,10 +44,11 @@ pub(super) fn command(view: &View, finding: &Finding) -> Option<String> {
 type Suggest = fn(&View, &Finding) -> Vec<Experiment>;
 
 /// The codes of findings that have experiments, and what makes them.
-const BY_CODE: [(&str, Suggest); 7] = [
+const BY_CODE: [(&str, Suggest); 8] = [
     ("SCH001", contention::all),
     ("SCH002", throttling::all),
     ("SCH003", placement::all),
+    (oversubscribed::CODE, oversubscribed::all),
     ("BLK001", |view, _| clock::all(view, clock::WAKES)),
     ("BLK002", |view, _| clock::all(view, clock::EXPIRES)),
     ("BLK003", device::all),
@@ -53,6 +58,12 @@ const BY_CODE: [(&str, Suggest); 7] = [
 /// The codes of findings that have experiments.
 pub fn with_experiments() -> impl Iterator<Item = &'static str> {
     BY_CODE.iter().map(|(code, _)| *code)
+}
+
+/// Whether the experiment for findings of that code starts the program of the victim.
+#[must_use]
+pub fn experiment_starts_command(code: &str) -> bool {
+    code == oversubscribed::CODE
 }
 
 /// The processes that an entity of a finding stands for.

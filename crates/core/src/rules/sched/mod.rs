@@ -7,6 +7,7 @@ mod demand;
 mod evidence;
 mod idle_while_waiting;
 mod longest_wait;
+pub(super) mod oversized;
 mod own_budget;
 mod program;
 mod quota;

@@ -2,27 +2,22 @@
 //! SCH004: a runtime lets more threads run at a time than its process's CPU limit has room for.
 
 use super::evidence::{self as lines, Loss};
+use super::oversized::{OversizedProcess, TOO_MANY, case};
 use super::quota::{self, counters};
 use super::sized_threads::{self, SizedWaiting};
 use crate::finding::{
     Area, Cause, Cost, Entity, EntityKind, Evidence, Finding, Question, Severity, Share, Unit,
 };
-use crate::limits::belief::{Belief, ThreadFit, origin};
+use crate::limits::belief::origin;
 use crate::limits::effective::LimitSource;
-use crate::recording::{Confidence as Worth, RuntimeReading, Source};
+use crate::recording::{Confidence as Worth, Source};
 use crate::rules::candidates::{may_suffer, target_is_host};
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
 use crate::text::units;
-use crate::view::{Group, GroupCulprit, Groups, ProcessLimit, View};
+use crate::view::{Group, GroupCulprit, Groups, View};
 
-const TOO_MANY: Limit = Limit {
-    name: "too_many",
-    value: 1.5,
-    unit: "times as many threads as fit: the limit in CPUs rounded up, at least two",
-    why: "a few more are used by none: measured, two threads on a quarter of a CPU cost a tenth, eight cost 40 %",
-};
 const NEAR_LIMIT: Limit = Limit {
     name: "near_limit",
     value: 0.7,
@@ -58,49 +53,6 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check: Check::Recording(check),
 };
 
-/// The process of a group whose runtime has the most threads for its limit.
-struct OversizedProcess<'v> {
-    at: usize,
-    group: &'v Group<'v>,
-    reading: &'v RuntimeReading,
-    limit: ProcessLimit,
-    belief: Belief,
-}
-
-impl OversizedProcess<'_> {
-    /// The number of threads relative to the number that is tolerated.
-    fn ratio(&self) -> f64 {
-        f64::from(self.belief.threads.value) / f64::from(self.belief.tolerated)
-    }
-
-    fn counts(&self) -> bool {
-        self.belief.fit == ThreadFit::Above && self.ratio() >= TOO_MANY.value
-    }
-
-    /// Part of a sentence about one process: `lets 96 threads run at a time and may use 4 CPUs`.
-    fn numbers(&self) -> String {
-        self.numbers_with("counts", "lets")
-    }
-
-    fn numbers_with(&self, counts: &str, lets: &str) -> String {
-        let threads = &self.belief.threads;
-        let cpus = units::cpus(self.limit.effective.cpus);
-        let (name, value) = (&threads.name, u64::from(threads.value));
-        match name.as_str() {
-            "processors" => {
-                format!(
-                    "{counts} on {} and may use {cpus}",
-                    units::counted(value, "processor", "processors")
-                )
-            }
-            _ => format!(
-                "{lets} {} run at a time and may use {cpus}",
-                units::counted(value, "thread", "threads")
-            ),
-        }
-    }
-}
-
 fn check(view: &View) -> Verdict {
     let groups = view.groups();
     let mut cases = Vec::new();
@@ -132,17 +84,6 @@ fn check(view: &View) -> Verdict {
         closest += &format!("; not read: {}", unread.join(", "));
     }
     Verdict::Quiet { closest }
-}
-
-/// The process of a group with the most threads for its limit; `None` if no process has a known number.
-fn case<'v>(view: &View, at: usize, group: &'v Group<'v>) -> Option<OversizedProcess<'v>> {
-    let cases = group.members.iter().zip(&group.runtimes).filter_map(|((_, process), reading)| {
-        let reading = (*reading)?;
-        let limit = view.limit_of(process)?;
-        let belief = limit.belief(reading)?;
-        Some(OversizedProcess { at, group, reading, limit, belief })
-    });
-    cases.max_by(|a, b| a.ratio().total_cmp(&b.ratio()))
 }
 
 fn unread_of(view: &View, group: &Group<'_>) -> Option<String> {
