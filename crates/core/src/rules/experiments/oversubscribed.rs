@@ -13,8 +13,9 @@ use crate::view::View;
 
 /// The code of the findings.
 pub(super) const CODE: &str = "SCH004";
-/// Part of the lost time that must go with the number that fits. A thread that a runtime has besides, which looks for work
-/// and is throttled along with the one that has work, is up to half of it: measured with one busy goroutine, a third.
+/// Part of the lost time that must go with the number that fits. Throttled time is a sum over threads, and one that a runtime
+/// has besides may be throttled along with the one that has work: with one busy goroutine on 32 threads, where the number is
+/// not the cause, up to a third of it went.
 const LEAST: f64 = 0.5;
 
 pub(super) fn all(view: &View, finding: &Finding) -> Vec<Experiment> {
