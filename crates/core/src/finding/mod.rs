@@ -211,16 +211,18 @@ pub struct Finding {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm: Option<Confirm>,
     /// A command for a shell: the experiment that puts the cause to the test. It says what it will change, and asks. If it
-    /// [ends with `COMMAND`](Self::proves_by_starting), the reader has to put in how the program is started.
+    /// [ends with `COMMAND`](Self::blank_in_prove), the reader has to put in how the program is started; if with `PID` or
+    /// `CMD`, which process or command of that host is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prove: Option<String>,
 }
 
 impl Finding {
-    /// Whether the experiment starts the program itself, by a command that is not known.
+    /// The word in the experiment's command that the reader has to replace, if there is one: `COMMAND`, `PID` or `CMD`.
     #[must_use]
-    pub fn proves_by_starting(&self) -> bool {
-        self.prove.as_ref().is_some_and(|prove| prove.ends_with(" -- COMMAND"))
+    pub fn blank_in_prove(&self) -> Option<&'static str> {
+        let last = self.prove.as_deref()?.rsplit(' ').next()?;
+        ["COMMAND", "PID", "CMD"].into_iter().find(|blank| *blank == last)
     }
 }
 

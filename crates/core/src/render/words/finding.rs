@@ -124,7 +124,12 @@ fn time_of_day(at: &str) -> String {
 
 /// What the reader has to put into the command of the experiment, if anything, as a clause.
 pub(in super::super) fn prove_with(finding: &Finding) -> &'static str {
-    if finding.proves_by_starting() { "; in place of COMMAND, how it is started" } else { "" }
+    match finding.blank_in_prove() {
+        Some("COMMAND") => "; in place of COMMAND, how it is started",
+        Some("PID") => " there; in place of PID, a process that is woken often",
+        Some(_) => " there; in place of CMD, a command that computes, in quotes",
+        None => "",
+    }
 }
 
 /// A culprit, or several summed up.

@@ -180,6 +180,7 @@ fn finding(
             command: "cpupower idle-info".into(),
             expect: Some("the state is used; without it, wake-ups take less".into()),
         }),
+        prove: Some("sudo deburr prove --set cpu:dma_latency_us=0 --measure wait:p50 -p PID".into()),
         ..RULE.finding(severity, if deeper && slow { 0.6 } else { 0.5 })
     }
 }

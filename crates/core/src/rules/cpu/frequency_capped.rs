@@ -46,6 +46,8 @@ struct Cap {
     /// Share of the highest frequency that is lost, 0..1; `None` if it is not known.
     lost: Option<f64>,
     fix: Fix,
+    /// The change with which an experiment lifts it, if it can.
+    lifts: Option<String>,
 }
 
 /// What a snapshot says about a host's frequencies.
@@ -128,6 +130,7 @@ impl Speeds<'_> {
                 set: format!("{percent} %"),
                 lost: Some((1.0 - percent as f64 / 100.0).clamp(0.0, 1.0)),
                 fix: written(&key, "100"),
+                lifts: None,
                 key,
             });
         }
@@ -151,7 +154,8 @@ impl Speeds<'_> {
             risk: Some("power and heat; whoever set the limit may have had a reason".into()),
             expect: None,
         };
-        Some(Cap { key, set: mhz(khz), lost: Some(self.lost(khz)), fix })
+        let lifts = command.map(|_| format!("cpu:scaling_max_freq={}", self.highest_khz));
+        Some(Cap { key, set: mhz(khz), lost: Some(self.lost(khz)), fix, lifts })
     }
 
     fn governor(&self) -> Option<Cap> {
@@ -177,6 +181,7 @@ impl Speeds<'_> {
                 risk: Some("costs power".into()),
                 expect: None,
             },
+            lifts: Some("cpu:scaling_governor=performance".into()),
         })
     }
 
@@ -188,12 +193,18 @@ impl Speeds<'_> {
             let off = facts(self.snapshot, "/sys/devices/system/cpu/intel_pstate/no_turbo")
                 .find(|fact| most(fact) == Some(1))?;
             let fix = written(&off.key, "0");
-            return Some(Cap { key: off.key.clone(), set: "turbo is off".into(), lost, fix });
+            return Some(Cap {
+                key: off.key.clone(),
+                set: "turbo is off".into(),
+                lost,
+                fix,
+                lifts: None,
+            });
         }
         let (key, _) = ["/sys/devices/system/cpu/*/boost", "/sys/devices/system/cpu/*/cpb"]
             .into_iter()
             .find_map(|pattern| self.number(pattern).filter(|(_, on)| *on == 0))?;
-        Some(Cap { fix: written(&key, "1"), key, set: "boost is off".into(), lost })
+        Some(Cap { fix: written(&key, "1"), lifts: None, key, set: "boost is off".into(), lost })
     }
 }
 
@@ -217,6 +228,12 @@ fn written(key: &str, value: &str) -> Fix {
 fn finding(speeds: &Speeds<'_>, name: &str) -> Option<Finding> {
     let caps = speeds.caps();
     let worst = caps.first()?;
+    // All that can be lifted: a change of one cap alone shows nothing below another one.
+    let lifts: Vec<&str> = caps.iter().filter_map(|cap| cap.lifts.as_deref()).collect();
+    let prove = (lifts.len() == caps.len()).then(|| {
+        let set: String = lifts.iter().map(|it| format!(" --set {it}")).collect();
+        format!("sudo deburr prove{set} --measure probe:p50 --probe CMD")
+    });
     let share = worst.lost.unwrap_or(0.0);
     let lost_ns_per_s = (share * 1e9) as u64;
     let confidence = if worst.lost.is_some() { 0.9 } else { 0.6 };
@@ -246,6 +263,7 @@ fn finding(speeds: &Speeds<'_>, name: &str) -> Option<Finding> {
         victim: victim(name),
         cost: Cost { lost_ns_per_s, share, ..Cost::default() },
         evidence,
+        prove,
         fix: caps.into_iter().map(|cap| cap.fix).collect(),
         confirm: Some(Confirm {
             command: "grep . /sys/devices/system/cpu/cpu*/cpufreq/scaling_cur_freq".into(),
