@@ -143,10 +143,10 @@ struct sched_waiting {
 
 /*
  * How long a thread waited right before it got a CPU. If it was not throttled meanwhile: its time
- * in run queues. Otherwise WAIT_THROTTLED is set, the lower WAIT_QUEUED_BITS have that time, and the
- * bits between have the throttled time in units of 2^WAIT_THROTTLED_SHIFT ns (137 s at most).
+ * in run queues. Otherwise WAIT_THROTTLED is set, the lower WAIT_QUEUED_BITS have that time, and
+ * the bits between have the throttled time in units of 2^WAIT_THROTTLED_SHIFT ns (137 s at most).
  */
-#define WAIT_THROTTLED	     (1ULL << 63)
+#define WAIT_THROTTLED       (1ULL << 63)
 #define WAIT_QUEUED_BITS     40
 #define WAIT_THROTTLED_SHIFT 14
 
@@ -190,8 +190,8 @@ struct sched_cpu {
 	/* First cache line: all that an ordinary switch needs. */
 	__u64 head; /* runs ever written to the ring; incremented before the fields below change */
 	__u64 done; /* set to `head` when the update is complete */
-	__u64 since_ns;  /* when the current thread got the CPU */
-	__u64 waited;	 /* how long it waited right before, packed */
+	__u64 since_ns; /* when the current thread got the CPU */
+	__u64 waited;   /* how long it waited right before, packed */
 	__u32 tid;
 	__u32 tgid;
 	__u32 slot; /* of the current thread; ~0 = none */

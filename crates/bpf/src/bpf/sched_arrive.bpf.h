@@ -96,8 +96,8 @@ static __always_inline __u64 with_throttled(__u64 queued_ns, __u64 throttled_ns)
 
 /*
  * Returns the length of the wait that ended, as far as it is known to be one; `*local` of it was on
- * this CPU. `*throttled` is how long the thread was throttled besides. `clock` = the run queue's own
- * clock, which may lag behind `now`.
+ * this CPU. `*throttled` is how long the thread was throttled besides. `clock` = the run queue's
+ * own clock, which may lag behind `now`.
  */
 static __always_inline __u64 switch_in(struct sched_area *area, struct sched_thread *t,
 				       unsigned long long *ctx, __u64 clock, __u64 now,

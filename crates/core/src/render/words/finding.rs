@@ -126,8 +126,8 @@ fn time_of_day(at: &str) -> String {
 pub(in super::super) fn prove_with(finding: &Finding) -> &'static str {
     match finding.blank_in_prove() {
         Some("COMMAND") => "; in place of COMMAND, how it is started",
-        Some("PID") => " there; in place of PID, a process that is woken often",
-        Some(_) => " there; in place of CMD, a command that computes, in quotes",
+        Some("PID") => ", on that host, with a process that is woken often in place of PID",
+        Some(_) => ", on that host, with a command that computes in place of CMD",
         None => "",
     }
 }
