@@ -208,7 +208,7 @@ static __always_inline int on_switch(unsigned long long *ctx, bool state_told, b
 	__u32 slot = cpu_of(prev), tid = prev->pid;
 	struct sched_area *area = bpf_map_lookup_elem(&areas, &slot);
 	struct rq *rq = next->se.cfs_rq->rq;
-	__u64 clock = rq->clock, now = clock, began, waited = 0, local = 0, throttled = 0;
+	__u64 clock = rq->clock, now = clock, began, waited = 0, local = 0;
 	/* Loaded here and not where it is needed: for each path on which the verifier reaches a
 	 * load of a pointer from a task, it searches all kernel types by name. */
 	__u64 cgroup_set = (__u64)prev->cgroups;
@@ -253,7 +253,7 @@ static __always_inline int on_switch(unsigned long long *ctx, bool state_told, b
 			t = atomic ? find_arriving_atomic(area, next, now, &slot)
 				   : find_arriving_plain(area, next, now, &slot);
 		if (likely(t))
-			waited = switch_in(area, t, ctx, clock, now, &local, &throttled);
+			waited = switch_in(area, t, ctx, clock, now, &local);
 		else
 			area->cpu.lost.thread_table_full++;
 	}
@@ -263,8 +263,11 @@ static __always_inline int on_switch(unsigned long long *ctx, bool state_told, b
 	if (waited)
 		count_wait(area, slot, waited, local, now - local >= began,
 			   task_arg(ctx, PREV)->tgid);
-	if (unlikely(throttled))
-		area->cpu.waited = with_throttled(area->cpu.waited, throttled);
+	/* Through memory: the verifier is not to follow both values through all of the above. */
+	if (unlikely(area->cpu.wait_throttled_ns)) {
+		area->cpu.waited = with_throttled(area->cpu.waited, area->cpu.wait_throttled_ns);
+		area->cpu.wait_throttled_ns = 0;
+	}
 	if (unlikely(clock - area->cpu.compared_ns > COMPARE_EACH_NS))
 		compare_clocks(area, clock, bpf_ktime_get_ns() - clock, now == clock);
 	barrier();

@@ -205,12 +205,13 @@ struct sched_cpu {
 	__u64 long_blame_after_ns;      /* earliest time of the next sampled look-up */
 	__u64 throttled_ns;
 	__u64 block_io_ns;
-	__u64 spills;
+	__u64 wait_throttled_ns; /* of the wait that just ended; 0 between two switches */
 	__u64 overflows;
 	struct sched_lost lost;
 	struct sched_scratch scratch;
 	__u64 pressure; /* address of the host's psi_group_cpu of this CPU; 0 = not used yet */
-	__u64 pad[2];
+	__u64 spills;
+	__u64 pad[1];
 };
 
 /* All data of a CPU that a switch needs, found by one look-up. */

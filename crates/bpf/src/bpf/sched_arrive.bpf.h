@@ -96,12 +96,11 @@ static __always_inline __u64 with_throttled(__u64 queued_ns, __u64 throttled_ns)
 
 /*
  * Returns the length of the wait that ended, as far as it is known to be one; `*local` of it was on
- * this CPU. `*throttled` is how long the thread was throttled besides. `clock` = the run queue's
- * own clock, which may lag behind `now`.
+ * this CPU. `clock` = the run queue's own clock, which may lag behind `now`.
  */
 static __always_inline __u64 switch_in(struct sched_area *area, struct sched_thread *t,
 				       unsigned long long *ctx, __u64 clock, __u64 now,
-				       __u64 *local, __u64 *throttled)
+				       __u64 *local)
 {
 	struct task_struct *next = task_arg(ctx, NEXT);
 	__u64 since = t->since_ns < now ? t->since_ns : now;
@@ -127,7 +126,7 @@ static __always_inline __u64 switch_in(struct sched_area *area, struct sched_thr
 	if (unlikely(w.throttled_ns)) {
 		t->in_state_ns[ST_THROTTLED] += w.throttled_ns;
 		area->cpu.throttled_ns += w.throttled_ns;
-		*throttled = w.throttled_ns;
+		area->cpu.wait_throttled_ns = w.throttled_ns;
 	}
 	if (unlikely(*local != counted || counted >= long_wait_ns))
 		area->cpu.scratch.was_off_ns = since;
