@@ -45,10 +45,11 @@ pub(super) fn most_rows(table: &str) -> u64 {
         // Two hours of a host that starts a hundred processes in a second, each of which is worth a row.
         "process" => 1_000_000,
         "file" | "runtime" | "mount" | "syscall_file" | "setting" => 200_000,
-        "tick" => 2_000_000,
-        "process_tick" | "wait_bin" | "blame" | "schedstat" | "io_tick" | "io_wait"
-        | "io_blame" | "idle" | "device_tick" | "request_bin" | "cgroup_reading"
-        | "psi_reading" | "cpu_reading" | "named_threads" => 100_000_000,
+        // The longest window, of 24 hours, has ten bins of the host and ten of the target in a second.
+        "tick" | "load_bin" => 2_000_000,
+        "process_tick" | "wait_bin" | "blame" | "long_wait" | "schedstat" | "io_tick"
+        | "io_wait" | "io_blame" | "idle" | "device_tick" | "request_bin" | "cgroup_reading"
+        | "psi_reading" | "cpu_reading" | "disk_reading" | "named_threads" => 100_000_000,
         _ => 1_000_000,
     }
 }
@@ -118,4 +119,24 @@ fn memory_bytes() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
     Some(pages * rustix::param::page_size() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a session writes in 24 hours, the longest window.
+    #[test]
+    fn the_longest_window_is_within_the_bounds() {
+        const SECONDS: u64 = 24 * 3600;
+        // Of the host and of the target, ten times a second.
+        assert!(most_rows("load_bin") >= 2 * 10 * SECONDS);
+        // Of 50 processes outside the target and 50 of it, up to 33 parts of a wait each.
+        assert!(most_rows("long_wait") >= 100 * 33 / 10 * SECONDS);
+        // Of a hundred disks.
+        assert!(most_rows("disk_reading") >= 100 * SECONDS);
+        for once_a_second in ["tick", "observer_tick"] {
+            assert!(most_rows(once_a_second) >= SECONDS, "{once_a_second}");
+        }
+    }
 }

@@ -70,6 +70,7 @@ fn add_rows(file: &str) {
     let facts = std::fs::read(root().join("fixtures/snapshots/drift-slow.json")).unwrap();
     let packed = miniz_oxide::deflate::compress_to_vec_zlib(&facts, 6);
     connection.execute("INSERT INTO host_facts VALUES (999997, ?)", [packed]).unwrap();
+    add_details(file, &connection);
     let add = |sql: &str, name: &str, n: i64| {
         connection.execute(sql, rusqlite::params![1_000_000 + n, n, name]).unwrap();
     };
@@ -86,6 +87,28 @@ fn add_rows(file: &str) {
             name,
             seq,
         );
+    }
+}
+
+/// Adds the tables that a recording of now has for details, each with a row.
+fn add_details(file: &str, connection: &rusqlite::Connection) {
+    let now = format!("{file}-now");
+    run(&["record", "-q", "-d", "0.2", "-o", &now], 0);
+    let now = rusqlite::Connection::open(now).unwrap();
+    for name in
+        ["wait_bin_packed", "wait_bin", "request_bin_packed", "request_bin", "thread_ledger"]
+    {
+        let sql = "SELECT sql FROM sqlite_master WHERE name = ?";
+        let sql: String = now.query_row(sql, [name], |row| row.get(0)).unwrap();
+        connection.execute_batch(&sql).unwrap();
+    }
+    // Packed lists of three numbers each.
+    let rows = "INSERT INTO wait_bin_packed VALUES (2000000, 0, 100000000, 1, x'050164'), (2000001, 0, 100000000, 4294967295, x'0602640701a08d06');
+                INSERT INTO request_bin_packed VALUES (2000002, 0, 100000000, (SELECT min(device) FROM device_tick), 'read', x'090264');";
+    connection.execute_batch(rows).unwrap();
+    for (n, name) in (0..).zip(HOSTILE) {
+        let sql = "INSERT INTO thread_ledger VALUES (2000003 + ?1, 0, 9, 1, nullif(?1, 0), ?2, 1, 9, 1, 2, 0, 0, 0, 0, 6, 0)";
+        connection.execute(sql, rusqlite::params![n, name]).unwrap();
     }
 }
 
