@@ -119,7 +119,7 @@ mod tests {
         child.kill().unwrap();
         assert_eq!(child.wait().unwrap().code(), None);
         drop(held);
-        let missing = spawn(|| Command::new("/nowhere/to/be/found")).unwrap_err();
+        let missing = spawn(|| Command::new("/nowhere/sh")).unwrap_err();
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
     }
 }

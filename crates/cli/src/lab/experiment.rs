@@ -311,7 +311,7 @@ mod tests {
             victim: 7,
             lab: "/deburr-lab-1".into(),
             cpus: "0-1".into(),
-            program: "/p".into(),
+            program: "/bin/sh".into(),
             pids: &pids,
             version,
         };
@@ -344,7 +344,7 @@ mod tests {
         let words = ["SCH004", "--cgroup", "{lab}/a", "--", "{program}", "--busy"];
         assert_eq!(
             expanded(&words, CgroupVersion::V2),
-            ["SCH004", "--cgroup=/deburr-lab-1/a", "--", "/p", "--busy"].map(str::to_owned)
+            ["SCH004", "--cgroup=/deburr-lab-1/a", "--", "/bin/sh", "--busy"].map(str::to_owned)
         );
         assert_eq!(
             arguments(&words).unwrap().shown(),
@@ -376,7 +376,7 @@ mod tests {
             (&["SCH001", "SCH002"], "SCH002"),
             (&["SCH001", "--measure", "queued"], "--measure"),
             (&["SCH001", "--json"], "--json"),
-            (&["SCH001", "--", "a"], "`--`"),
+            (&["SCH001", "--", "sh"], "`--`"),
             (&["SCH004"], "`--`"),
             (&["SCH004", "--"], "no command"),
             (&["SCH001", "--cgroup", "/a"], "--cgroup"),
