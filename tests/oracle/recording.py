@@ -58,14 +58,21 @@ class Recording:
                 account.waits_ns += ns
         for victim, culprit, ns in connection.execute("SELECT victim, culprit, ns FROM blame"):
             self.accounts[pids[victim]].blame[pids[culprit]] += ns
-        # {pid: (end on the monotonic clock, tid, length, {pid: ns})} of the longest wait that is told whole.
+        # {pid: (end on the monotonic clock, tid, length, {pid: ns})} of the longest wait that is told whole, without its
+        # throttled time (culprit -3).
         self.whole_waits = {}
-        parts = defaultdict(lambda: defaultdict(int))
+        parts, throttled = defaultdict(lambda: defaultdict(int)), defaultdict(int)
         for t_ns, victim, tid, wait_ns, culprit, ns in connection.execute(
             "SELECT t_ns, victim, tid, wait_ns, culprit, ns FROM long_wait"
         ):
-            parts[pids[victim], self.start_ns + t_ns, tid, wait_ns][pids[culprit]] += ns
-        for (pid, end_ns, tid, wait_ns), behind in parts.items():
+            wait = pids[victim], self.start_ns + t_ns, tid, wait_ns
+            if culprit == -3:
+                throttled[wait] += ns
+            else:
+                parts[wait][pids[culprit]] += ns
+        for wait, behind in parts.items():
+            pid, end_ns, tid, wait_ns = wait
+            wait_ns -= throttled[wait]
             if wait_ns > self.whole_waits.get(pid, (0, 0, 0))[2]:
                 self.whole_waits[pid] = end_ns, tid, wait_ns, behind
         connection.close()
