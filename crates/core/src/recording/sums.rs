@@ -5,7 +5,7 @@
 use super::{
     BlameTick, BlockRecord, CpuCheckRecord, DeviceBin, DiskCounters, IdleTick, LoadBin, LongWait,
     NamedThreads, ObserverTick, PairRound, ProcessTick, Record, Run, SchedstatTick, SyscallFile,
-    SyscallRecord, SyscallSpan, SyscallTotal, ThreadStates, WaitHist,
+    SyscallRecord, SyscallSpan, SyscallTotal, WaitHist,
 };
 
 /// What all amounts of a recording may come to, whatever their unit. A fourth of what 64 bits hold: sums in which an
@@ -99,7 +99,7 @@ fn amount(record: &Record) -> u64 {
         Record::ProcessTick(tick) => {
             let ProcessTick { wall_ns, states, waits, wait_max_ns, switches, .. } = &**tick;
             let named = [*wall_ns, histogram(waits), *wait_max_ns, *switches];
-            sum(states_of(states).into_iter().chain(named).chain([tick.wakeup_latency_ns]))
+            sum(states.all_ns().into_iter().chain(named).chain([tick.wakeup_latency_ns]))
         }
         Record::Blame(BlameTick { ns, .. }) => *ns,
         Record::LongWait(LongWait { ns, wait_ns, .. }) => sum([*ns, *wait_ns]),
@@ -120,7 +120,7 @@ fn amount(record: &Record) -> u64 {
             sum([on_cpu_ns, queued_ns, throttled_ns, block_io_ns, waits, switches])
         }
         Record::WaitBin(it) => histogram(&it.waits),
-        Record::ThreadLedger(it) => sum(states_of(&it.states).into_iter().chain([it.wall_ns])),
+        Record::ThreadLedger(it) => sum(it.states.all_ns().into_iter().chain([it.wall_ns])),
         Record::NamedThreads(it) => {
             let NamedThreads { on_cpu_ns, delay_ns, .. } = **it;
             sum([on_cpu_ns, delay_ns])
@@ -191,21 +191,6 @@ fn block(record: &BlockRecord) -> u64 {
         | BlockRecord::File(_)
         | BlockRecord::Disk(_) => 0,
     }
-}
-
-fn states_of(states: &ThreadStates) -> [u64; 8] {
-    let ThreadStates { on_cpu_ns, queued_ns, throttled_ns, block_io_ns, .. } = *states;
-    let ThreadStates { mem_stall_ns, uninterruptible_ns, sleep_ns, stopped_ns, .. } = *states;
-    [
-        on_cpu_ns,
-        queued_ns,
-        throttled_ns,
-        block_io_ns,
-        mem_stall_ns,
-        uninterruptible_ns,
-        sleep_ns,
-        stopped_ns,
-    ]
 }
 
 fn histogram(waits: &WaitHist) -> u64 {

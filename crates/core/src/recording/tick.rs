@@ -27,17 +27,27 @@ pub struct ThreadStates {
 }
 
 impl ThreadStates {
+    /// Nanoseconds in each state, in the order of the fields.
+    #[must_use]
+    pub fn all_ns(&self) -> [u64; 8] {
+        let Self { on_cpu_ns, queued_ns, throttled_ns, block_io_ns, .. } = *self;
+        let Self { mem_stall_ns, uninterruptible_ns, sleep_ns, stopped_ns, .. } = *self;
+        [
+            on_cpu_ns,
+            queued_ns,
+            throttled_ns,
+            block_io_ns,
+            mem_stall_ns,
+            uninterruptible_ns,
+            sleep_ns,
+            stopped_ns,
+        ]
+    }
+
     /// Sum over all states.
     #[must_use]
     pub fn total_ns(&self) -> u64 {
-        self.on_cpu_ns
-            + self.queued_ns
-            + self.throttled_ns
-            + self.block_io_ns
-            + self.mem_stall_ns
-            + self.uninterruptible_ns
-            + self.sleep_ns
-            + self.stopped_ns
+        self.all_ns().into_iter().sum()
     }
 }
 

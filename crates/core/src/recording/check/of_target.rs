@@ -85,17 +85,9 @@ impl OfTarget {
 }
 
 fn amounts(wall_ns: u64, states: &ThreadStates) -> [u64; 9] {
-    [
-        wall_ns,
-        states.on_cpu_ns,
-        states.queued_ns,
-        states.throttled_ns,
-        states.block_io_ns,
-        states.mem_stall_ns,
-        states.uninterruptible_ns,
-        states.sleep_ns,
-        states.stopped_ns,
-    ]
+    let mut all_ns = [wall_ns; 9];
+    all_ns[1..].copy_from_slice(&states.all_ns());
+    all_ns
 }
 
 fn add(sums_ns: &mut [u64; 9], more_ns: [u64; 9]) {
