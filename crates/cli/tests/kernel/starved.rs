@@ -2,9 +2,10 @@
 //! A thread that was woken and gets no CPU is reported as waiting, not as asleep, also where several looks fall into
 //! one wait.
 
-use crate::common::root_or_skip;
+use crate::common::{root_or_skip, tried};
 use crate::probe::{Spinner, Watch, make_plan};
 use deburr_bpf::sched::State;
+use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -151,12 +152,15 @@ while True:
 
 #[test]
 fn who_keeps_a_cpu_while_the_probe_is_attached_runs_from_the_beginning() {
-    if !root_or_skip(
-        "kernel",
-        "who_keeps_a_cpu_while_the_probe_is_attached_runs_from_the_beginning",
-    ) {
-        return;
-    }
+    const TEST: &str = "who_keeps_a_cpu_while_the_probe_is_attached_runs_from_the_beginning";
+    tried("kernel", TEST, || {
+        if root_or_skip("kernel", TEST) {
+            try_who_keeps_a_cpu_while_the_probe_is_attached_runs_from_the_beginning();
+        }
+    });
+}
+
+fn try_who_keeps_a_cpu_while_the_probe_is_attached_runs_from_the_beginning() {
     let words = ["-f", "5", "taskset", "-c", "1", "python3", "-c", KEEPER];
     let mut keeper = Command::new("chrt").args(words).stdout(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(keeper.stdout.take().unwrap());
@@ -165,7 +169,14 @@ fn who_keeps_a_cpu_while_the_probe_is_attached_runs_from_the_beginning() {
     for _ in 0..2 {
         said.read_line(&mut line).unwrap();
     }
+    // The kernel's own count of its time on the CPU; how much of it others take is the kernel's affair.
+    let ran_ns = || {
+        let text = fs::read_to_string(format!("/proc/{}/schedstat", keeper.id())).unwrap();
+        text.split_whitespace().next().unwrap().parse::<u64>().unwrap()
+    };
+    let before_ns = ran_ns();
     let mut watch = Watch::begin(&make_plan());
+    let attached_ns = ran_ns();
     let (mut on_cpu_ns, mut wall_ns) = (0, 0);
     for _ in 0..12 {
         thread::sleep(Duration::from_millis(100));
@@ -176,9 +187,14 @@ fn who_keeps_a_cpu_while_the_probe_is_attached_runs_from_the_beginning() {
             wall_ns += thread.wall_ns;
         }
     }
+    let after_ns = ran_ns();
     keeper.kill().unwrap();
     keeper.wait().unwrap();
-    // It runs for seven eighths of the time; 1.2 s are one turn and a half, with one pause or two.
-    let share = on_cpu_ns as f64 / wall_ns as f64;
-    assert!((0.75..0.97).contains(&share), "on the CPU for {on_cpu_ns} of {wall_ns} ns");
+    // It is attached in the middle of a turn of 700 ms: whoever is seen from the next switch on lacks what is left of it.
+    let (least_ns, most_ns) = (after_ns - attached_ns, after_ns - before_ns);
+    let slack_ns = 20_000_000 + least_ns / 50;
+    assert!(
+        (least_ns.saturating_sub(slack_ns)..=most_ns + slack_ns).contains(&on_cpu_ns),
+        "on the CPU for {on_cpu_ns} of {wall_ns} ns; the kernel counted {least_ns} to {most_ns}"
+    );
 }
