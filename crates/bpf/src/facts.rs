@@ -27,8 +27,9 @@ type Hooks = BTreeMap<String, u32>;
 const HOOK: &str = "btf_trace_";
 
 /// The fields that plans ask for. No others are looked up.
-const FIELDS: [&[Fields]; 5] = [
+const FIELDS: [&[Fields]; 6] = [
     sched::plan::NEEDED,
+    sched::plan::OF_SLEEPS,
     sched::plan::DIFFERING,
     block::NEEDED,
     block::OF_LIMITS,

@@ -123,6 +123,7 @@ fn bpf_facts(cgroups: &CgroupFacts) -> BpfFacts {
         threads: 0,
         cgroup_v2: cgroups.cpu_controller != Some(CgroupVersion::V1),
         quota_in_use: cgroups.quota_in_use,
+        sleeps: true,
     };
     let planned = plan(&facts, needs);
     let hooks = planned.as_ref().map_or_else(

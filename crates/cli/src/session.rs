@@ -49,6 +49,7 @@ pub(crate) struct Plan {
 pub(crate) fn run(plan: &Plan, sinks: &mut Sinks, signals: &Signals) -> anyhow::Result<()> {
     let target = plan.target.clone().unwrap_or_default();
     let mut cx = Context::new(Roots::default(), target, plan.asked.clone());
+    cx.has_target |= plan.target.is_none() && !plan.command.is_empty();
     cx.processes.reader().start(&cx.roots);
     let mut cost = SelfCost::open(&cx.roots, cx.processes.reader().clone());
     let (running, not_open) = sources::open(&mut cx);

@@ -3,7 +3,7 @@
 
 use crate::judged::visible;
 use deburr_core::procfs::{
-    cgroup_cpu, container, cpu_list, diskstats, fdinfo, maps, mountinfo, pid, pid_cgroup, pressure,
+    cgroup_cpu, container, cpu_list, diskstats, fdinfo, maps, mountinfo, net_tcp, pid, pid_cgroup, pressure,
     schedstat, stat,
 };
 use deburr_core::render;
@@ -56,6 +56,7 @@ pub(crate) fn process(data: &[u8]) -> bool {
     let status = pid::status(data);
     assert!(status.cpus_allowed.is_none_or(|cpus| cpus.len() <= MOST_CPUS));
     let _ = schedstat::parse(data);
+    assert!(net_tcp::listening(data).len() <= lines(data));
     let _ = fdinfo::mount_id(data);
     for line in data.split(|&byte| byte == b'\n') {
         if let Some(mapping) = maps::parse(line) {

@@ -108,6 +108,7 @@ struct task_struct {
 	int *set_child_tid;   /* up to 5.16: the same for kernel threads */
 	struct files_struct *files;
 	struct fs_struct *fs;
+	void *stack;
 };
 
 /* up to 5.15: "sched: move CPU field back into thread_info if THREAD_INFO_IN_TASK=y" */
@@ -159,5 +160,15 @@ struct bpf_iter__task {
 #define TASK_NOLOAD            0x0400
 #define TASK_RTLOCK_WAIT       0x1000
 #define TASK_FROZEN            0x8000 /* since 6.1; no state before */
+
+/* The same header: kernel threads, and threads of a process that work for the kernel only. */
+#define PF_KTHREAD     0x00200000
+#define PF_IO_WORKER   0x00000010
+#define PF_USER_WORKER 0x00004000
+
+/* include/linux/preempt.h: what a CPU does besides running a thread */
+#define SERVES_SOFTIRQ 0x00000100
+#define HARDIRQ_MASK   0x000f0000
+#define NMI_MASK       0x00f00000
 
 #endif

@@ -139,6 +139,7 @@ struct super_block {
 };
 
 struct inode {
+	unsigned short i_mode;
 	struct super_block *i_sb;
 	struct address_space *i_mapping;
 	unsigned long i_ino;
@@ -189,6 +190,7 @@ struct path {
 };
 
 struct file {
+	void *private_data;
 	struct inode *f_inode;
 	struct address_space *f_mapping;
 	struct path f_path;

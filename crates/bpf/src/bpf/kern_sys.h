@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The kernel fields that the system call probe reads, besides those of kern.h and kern_io.h. */
+/* The kernel fields about system calls and descriptors that the probes read, besides those of
+ * kern.h and kern_io.h. */
 #ifndef DEBURR_KERN_SYS_H
 #define DEBURR_KERN_SYS_H
 
@@ -10,6 +11,8 @@
 struct pt_regs___x86 {
 	unsigned long di;
 	unsigned long si;
+	unsigned long dx;
+	unsigned long orig_ax;
 	unsigned short cs; /* newer kernels keep more in the same word */
 };
 
@@ -17,6 +20,7 @@ struct pt_regs___arm64 {
 	__u64 regs[31];
 	__u64 orig_x0;
 	__u64 pstate;
+	__s32 syscallno;
 };
 
 struct fdtable {

@@ -12,12 +12,14 @@
  * Serialisation: a thread's slot and its CPU's area are written only under that CPU's run-queue
  * lock.
  */
-#include "kern.h"
+#include "kern_net.h"
+#include "kern_sys.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
 #include "sched.h"
 #include "read.bpf.h"
+#include "fd.bpf.h"
 
 #define NO_SLOT    (~0U)
 #define PROBES     4
@@ -33,6 +35,9 @@ const volatile bool cgroup_v2; /* take cgroup ids from the v2 hierarchy */
 const volatile __s64 pressure_minus_rq;
 /* The reader may report waits of at least this length while they are in progress. */
 const volatile __u64 long_wait_ns = 10000000;
+
+/* Sleeps of watched threads are recorded. If not, no program contains code for it. */
+const volatile bool tells_sleeps;
 
 /* The reader's current interval, one second long; it reads an epoch's data after it ended. */
 __u32 epoch = 1;
@@ -119,12 +124,14 @@ struct {
 
 #include "sched_kernel.bpf.h"
 #include "sched_clock.bpf.h"
+#include "sched_watch.bpf.h"
 #include "sched_table.bpf.h"
 #include "sched_blame.bpf.h"
 #include "sched_move.bpf.h"
 #include "sched_leave.bpf.h"
 #include "sched_arrive.bpf.h"
 #include "sched_waiting.bpf.h"
+#include "sched_sleep.bpf.h"
 #include "sched_wakeup.bpf.h"
 
 /* --- the CPU's own account --- */
@@ -267,6 +274,11 @@ static __always_inline int on_switch(unsigned long long *ctx, bool state_told, b
 	if (unlikely(area->cpu.wait_throttled_ns)) {
 		area->cpu.waited = with_throttled(area->cpu.waited, area->cpu.wait_throttled_ns);
 		area->cpu.wait_throttled_ns = 0;
+	}
+	if (tells_sleeps && area->cpu.scratch.slept_ns) {
+		area->cpu.scratch.task = (__u64)task_arg(ctx, NEXT);
+		end_sleep(area->cpu.id);
+		area->cpu.scratch.slept_ns = 0;
 	}
 	if (unlikely(clock - area->cpu.compared_ns > COMPARE_EACH_NS))
 		compare_clocks(area, clock, bpf_ktime_get_ns() - clock, now == clock);

@@ -96,6 +96,8 @@ static __noinline int note_end(struct sched_thread *t, struct task_struct *prev)
 	t->dead_epoch = epoch;
 	if (t->tid == t->tgid)
 		copy_comm(t, prev);
+	if (tells_sleeps)
+		watch_end(t->tid);
 	return 0;
 }
 

@@ -176,6 +176,8 @@ static __always_inline struct sched_thread *claim(struct sched_area *area, struc
 		begin(t, task, now, state);
 		barrier();
 		t->seq++;
+		if (tells_sleeps)
+			watch_new(t->tid, t->tgid, t->parent);
 		return t;
 	}
 	blank_entry = bpf_map_lookup_elem(&blank, &zero);

@@ -13,6 +13,7 @@
 #include <bpf/bpf_core_read.h>
 #include "syscalls.h"
 #include "read.bpf.h"
+#include "fd.bpf.h"
 
 /* Only calls at least this long may take entries in the second half of the table of files. */
 #define SYS_LONG_NS 100000

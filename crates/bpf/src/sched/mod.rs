@@ -11,6 +11,7 @@ mod delta;
 mod moves;
 pub mod plan;
 mod reported;
+mod sleep;
 mod slot;
 mod threads;
 mod timeline;
@@ -20,6 +21,7 @@ mod waiting;
 pub use blame::{Blame, ProbeCulprit, Sums};
 pub use delta::ThreadDelta;
 pub use moves::LastMove;
+pub use sleep::{Call, Context, Inet, Object, Sleep, Waker};
 pub use threads::ThreadScan;
 pub use timeline::{Run, Timeline};
 pub use unseen::UnseenProcess;
@@ -29,7 +31,7 @@ use crate::mapped::{Mapped, Plain, set};
 use crate::object::LoadedObject;
 use crate::skel::sched::types::{
     sched_area, sched_bucket, sched_cpu, sched_culprit, sched_lost, sched_overflow, sched_reported,
-    sched_run, sched_thread, sched_waits,
+    sched_run, sched_sleeps, sched_thread, sched_waits, sched_watch,
 };
 use crate::skel::sched::{OpenSchedSkel, SchedSkel, SchedSkelBuilder};
 use deburr_core::recording::WAIT_BUCKETS;
@@ -98,6 +100,9 @@ pub struct SchedProbe {
     waits: Mapped<sched_waits>,
     areas: Mapped<sched_area>,
     reported_waits: Mapped<sched_reported>,
+    watches: Mapped<sched_watch>,
+    sleeps: Mapped<sched_sleeps>,
+    watch: sleep::Watch,
     hidden_wakeups: waiting::HiddenWakeups,
     /// Queued and throttled time of all threads as last reported, waits in progress included: it must not shrink.
     most_waited_ns: (u64, u64),
@@ -169,21 +174,27 @@ impl SchedProbe {
         let waits = Mapped::new(&maps.waits, plan.slots as usize)?;
         let areas = Mapped::new(&maps.areas, cpus as usize)?;
         let reported_waits = Mapped::new(&maps.reported_waits, plan.slots as usize)?;
+        let (watches, sleeps) = sizes_for_sleeps(plan, cpus);
+        let watches = Mapped::new(&maps.watches, watches as usize)?;
+        let sleeps = Mapped::new(&maps.sleeps, sleeps as usize)?;
 
         if let Some(name) = names.task_iterator {
             object.attach(name)?;
             object.iterate(name).map_err(|error| format!("look at all threads: {error}"))?;
             object.detach(name);
         }
-        let kept = names.waiting_iterator.iter().chain(&names.hooks);
+        let kept = names.waiting_iterator.iter().chain(&names.hooks).chain(&names.asleep);
         kept.copied().try_for_each(|name| object.attach(name))?;
-        let probe = Self {
+        let mut probe = Self {
             object,
             names,
             knows_tids: plan.initial_pid_namespace,
             threads,
             waits,
             reported_waits,
+            watches,
+            sleeps,
+            watch: sleep::Watch::default(),
             hidden_wakeups: waiting::HiddenWakeups::default(),
             most_waited_ns: (0, 0),
             last_read: vec![sched_cpu::default(); areas.len()],
@@ -193,6 +204,7 @@ impl SchedProbe {
             probe.forget_the_gone();
         }
         probe.switch_every_cpu(cpus);
+        probe.begin_watch()?;
         Ok(probe)
     }
 
@@ -335,6 +347,9 @@ impl SchedProbe {
                 }
             }
         }
+        let (overrun, collisions) = self.sleeps_lost();
+        let of_sleeps = [("sleeps_overrun", overrun), ("threads_unwatched", collisions)];
+        sum.extend(of_sleeps.into_iter().filter(|(_, value)| *value > 0));
         sum
     }
 
@@ -376,7 +391,9 @@ impl SchedProbe {
     /// The timed runs of the switch program, timed while [`crate::RunStats`] existed.
     #[must_use]
     pub fn timed_runs(&self) -> Option<crate::TimedRuns> {
-        self.object.timed_runs_of(self.names.switch())
+        let timed = self.object.timed_runs_of(self.names.switch());
+        let wakings = self.names.waking.iter().filter_map(|it| self.object.timed_runs_of(it));
+        wakings.fold(timed, |sum, more| sum.map(|sum| sum + more))
     }
 }
 
@@ -445,11 +462,22 @@ fn configure(open: &mut OpenSchedSkel<'static>, plan: &Plan, cpus: u32) -> libbp
     rodata.cgroup_v2 = plan.cgroup_v2;
     rodata.pressure_minus_rq = plan.pressure_minus_rq;
     rodata.long_wait_ns = LONG_WAIT_NS;
+    rodata.tells_sleeps = plan.sleeps;
+    rodata.preempt_minus_rq = plan.preempt_minus_rq;
+    rodata.takes_fd = sleep::takes_fd();
     open.maps.threads.set_max_entries(plan.slots)?;
     open.maps.waits.set_max_entries(plan.slots)?;
     open.maps.reported_waits.set_max_entries(plan.slots)?;
     open.maps.moves.set_max_entries(plan.slots)?;
+    let (watches, sleeps) = sizes_for_sleeps(plan, cpus);
+    open.maps.watches.set_max_entries(watches)?;
+    open.maps.sleeps.set_max_entries(sleeps)?;
     open.maps.areas.set_max_entries(cpus)
+}
+
+/// Numbers of watches and of logs of sleeps: one of each where there is nothing to watch.
+fn sizes_for_sleeps(plan: &Plan, cpus: u32) -> (u32, u32) {
+    if plan.sleeps { (plan.slots, cpus) } else { (1, 1) }
 }
 
 #[cfg(test)]

@@ -27,6 +27,23 @@ pub const NEEDED: &[Fields] = &[
     ("rq", &["clock", "cpu"]),
     ("sched_info", &["run_delay", "last_arrival", "last_queued", "pcount"]),
 ];
+/// Fields that the sleeps of threads need, besides.
+pub const OF_SLEEPS: &[Fields] = &[
+    ("task_struct", &["flags", "stack", "files"]),
+    ("files_struct", &["fdt"]),
+    ("fdtable", &["max_fds", "fd"]),
+    ("file", &["private_data", "f_inode"]),
+    ("inode", &["i_sb", "i_mode", "i_ino"]),
+    ("super_block", &["s_dev"]),
+    ("socket", &["sk"]),
+    ("sock", &["__sk_common", "sk_type", "sk_peer_pid"]),
+    ("unix_sock", &["addr"]),
+    ("pid", &["numbers"]),
+    ("eventpoll", &["rdllist"]),
+    ("epitem", &["rdllink", "ffd"]),
+];
+const HOOKS_OF_SLEEPS: [Hook; 2] = [("sched_waking", &[1]), ("sys_enter", &[2])];
+
 const NEEDED_HOOKS: [Hook; 1] = [("sched_switch", &[3, 4])];
 
 /// Fields by which kernels differ.
@@ -47,8 +64,11 @@ pub(crate) const DIFFERING: &[Fields] = &[
 /// The function that exists where `iter/task` programs can be attached.
 pub(crate) const TASK_ITERATOR: &str = "bpf_iter_task";
 
-/// Per-CPU variables: the run queue, and the pressure-stall account of the whole host.
-pub(crate) const VARIABLES: [&str; 2] = ["runqueues", "system_group_pcpu"];
+/// Per-CPU variables: the run queue, the pressure-stall account of the whole host, and what holds the preempt count.
+pub(crate) const VARIABLES: [&str; 4] =
+    ["runqueues", "system_group_pcpu", "__preempt_count", "pcpu_hot"];
+/// Where the preempt count is in `struct pcpu_hot` (6.2 to 6.14): behind the pointer to the current task.
+const IN_PCPU_HOT: i64 = 8;
 
 /// Which field records how long a run queue has been throttled; the kernel's accounting changed twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,8 +124,15 @@ pub fn has_task_iterator(facts: &Facts) -> bool {
 /// Distance in bytes from a CPU's run queue to its pressure-stall account of the whole host, in which the kernel writes
 /// the time of most switches; `None` = not in the type information, or without `CONFIG_PSI`.
 pub(crate) fn pressure_minus_rq(facts: &Facts) -> Option<i64> {
-    let [queue, account] = VARIABLES.map(|name| facts.per_cpu.get(name));
+    let [queue, account] = ["runqueues", "system_group_pcpu"].map(|name| facts.per_cpu.get(name));
     facts.has_field("psi_group_cpu", "state_start").then_some(account? - queue?)
+}
+
+/// Distance in bytes from a CPU's run queue to its preempt count; `None` = not in the type information.
+fn preempt_minus_rq(facts: &Facts) -> Option<i64> {
+    let at = |name| facts.per_cpu.get(name).copied();
+    let count = at("__preempt_count").or_else(|| Some(at("pcpu_hot")? + IN_PCPU_HOT));
+    Some(count? - at("runqueues")?)
 }
 
 /// Which form of the `sched_switch` tracepoint this kernel has.
@@ -126,6 +153,8 @@ pub struct Needs {
     pub cgroup_v2: bool,
     /// Some cgroup has a CPU quota.
     pub quota_in_use: bool,
+    /// The sleeps of some threads are to be recorded.
+    pub sleeps: bool,
 }
 
 /// What to load and attach.
@@ -146,6 +175,10 @@ pub struct Plan {
     pub pressure_minus_rq: i64,
     /// Slots of the thread table, a power of two.
     pub slots: u32,
+    /// Record the sleeps of watched threads.
+    pub sleeps: bool,
+    /// Distance in bytes from a CPU's run queue to its preempt count; 0 = not known.
+    pub preempt_minus_rq: i64,
 }
 
 /// Minimum and maximum number of slots. At 976 bytes each they take 16 MB to 256 MB of kernel memory.
@@ -173,7 +206,15 @@ pub fn plan(facts: &Facts, needs: Needs) -> Result<Plan, String> {
         pressure_minus_rq: pressure_minus_rq(facts).unwrap_or(0),
         // With twice as many slots as threads, 1 % of the threads find all four candidate slots taken.
         slots: (needs.threads * 2).next_power_of_two().clamp(SLOTS.0, SLOTS.1) as u32,
+        sleeps: needs.sleeps && lacks_for_sleeps(facts).is_none(),
+        preempt_minus_rq: preempt_minus_rq(facts).unwrap_or(0),
     })
+}
+
+/// Why the sleeps of threads cannot be recorded, as a clause; `None` = they can.
+#[must_use]
+pub fn lacks_for_sleeps(facts: &Facts) -> Option<String> {
+    facts.obstacle(OF_SLEEPS, &HOOKS_OF_SLEEPS)
 }
 
 /// The programs of the scheduler probe that are used, by name.
@@ -187,6 +228,12 @@ pub(crate) struct ProgramNames {
     pub(crate) hooks: Vec<&'static str>,
     /// Attached while it is needed: it looks for wake-ups of which nobody tells.
     pub(crate) hidden_wakeup: &'static str,
+    /// Attached for good while threads are watched.
+    pub(crate) waking: Vec<&'static str>,
+    /// Attached for a moment, to learn where the kernel keeps the registers of a system call.
+    pub(crate) own_call: Option<&'static str>,
+    /// Looks at the watched threads that sleep.
+    pub(crate) asleep: Option<&'static str>,
 }
 
 impl ProgramNames {
@@ -201,6 +248,9 @@ impl ProgramNames {
             waiting_iterator: plan.task_iterator.then_some(waiting),
             hooks: [wakeups, &["on_move", switch]].concat(),
             hidden_wakeup: "on_hidden_wakeup",
+            waking: if plan.sleeps { vec!["on_waking"] } else { vec![] },
+            own_call: plan.sleeps.then_some("on_own_call"),
+            asleep: (plan.sleeps && plan.task_iterator).then_some("on_asleep"),
         }
     }
 
@@ -212,7 +262,12 @@ impl ProgramNames {
     /// Those that are loaded.
     pub(crate) fn all(&self) -> Vec<&'static str> {
         let iterators = self.task_iterator.into_iter().chain(self.waiting_iterator);
-        iterators.chain(self.hooks.iter().copied()).chain([self.hidden_wakeup]).collect()
+        let of_sleeps = self.waking.iter().copied().chain(self.own_call).chain(self.asleep);
+        iterators
+            .chain(self.hooks.iter().copied())
+            .chain([self.hidden_wakeup])
+            .chain(of_sleeps)
+            .collect()
     }
 }
 
@@ -237,7 +292,8 @@ mod tests {
         facts
     }
 
-    const NEEDS: Needs = Needs { threads: 300, cgroup_v2: false, quota_in_use: true };
+    const NEEDS: Needs =
+        Needs { threads: 300, cgroup_v2: false, quota_in_use: true, sleeps: false };
 
     #[test]
     fn a_current_kernel_needs_one_hook() {

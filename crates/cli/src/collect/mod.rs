@@ -104,6 +104,8 @@ pub(crate) struct Context {
     pub(crate) window: WindowClock,
     /// The target of the observation.
     pub(crate) target: TargetSpec,
+    /// The target is not the host, be it that its command has not started yet.
+    pub(crate) has_target: bool,
     /// What the user asked for beyond what is always observed.
     pub(crate) asked: Asked,
     /// The processes that were seen so far.
@@ -121,7 +123,8 @@ impl Context {
         let processes = Processes::default();
         let cgroups = Cgroups::open(&roots).with_reader(processes.reader().clone());
         let devices = Devices::open(&roots);
-        Self { roots, window: WindowClock::default(), target, asked, processes, cgroups, devices }
+        let (window, has_target) = (WindowClock::default(), target != TargetSpec::Host);
+        Self { roots, window, target, has_target, asked, processes, cgroups, devices }
     }
 
     /// Forgets the processes and cgroups that ended long ago. Called once a second, after all collectors.

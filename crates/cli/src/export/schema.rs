@@ -202,8 +202,9 @@ const FLAGS: [&str; 11] = [
     "cores_told",
 ];
 /// Columns that count things.
-const COUNTS: [&str; 37] = [
+const COUNTS: [&str; 38] = [
     "threads",
+    "looked_at",
     "switches",
     "waits",
     "slices",
@@ -245,7 +246,8 @@ const COUNTS: [&str; 37] = [
 const PLAIN: [&str; 2] = ["nice", "weight"];
 
 /// Columns that hold something else than the other numbers of their table.
-pub(super) const OTHERWISE: [(&str, &str, Holds); 18] = [
+pub(super) const OTHERWISE: [(&str, &str, Holds); 19] = [
+    ("sleep", "longest_ns", Holds::Maximum),
     ("process_tick", "threads", Holds::Level),
     // It is the same in all rows of a wait.
     ("long_wait", "wait_ns", Holds::Fact),

@@ -6,7 +6,7 @@ use super::packed;
 use deburr_core::recording::{
     CgroupId, CgroupVersion, Culprit, DevId, DeviceBin, DiskCounters, EventKind, FileClass, FileId,
     FileState, IdleCpu, IoCulprit, IoOp, IoPurpose, LoadBin, Mix, ProcId, PsiResource, Run,
-    RuntimeKind, Source, StallKind, State, ThreadStates, WaitHist,
+    RuntimeKind, SleepState, Source, StallKind, State, ThreadStates, WaitHist,
 };
 use deburr_core::sqlite::Value;
 use serde::de::IntoDeserializer as _;
@@ -205,6 +205,7 @@ words! {
     Mix,
     PsiResource,
     RuntimeKind,
+    SleepState,
     Source,
     StallKind,
 }

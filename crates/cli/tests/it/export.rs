@@ -95,9 +95,14 @@ fn add_details(file: &str, connection: &rusqlite::Connection) {
     let now = format!("{file}-now");
     run(&["record", "-q", "-d", "0.2", "-o", &now], 0);
     let now = rusqlite::Connection::open(now).unwrap();
-    for name in
-        ["wait_bin_packed", "wait_bin", "request_bin_packed", "request_bin", "thread_ledger"]
-    {
+    for name in [
+        "wait_bin_packed",
+        "wait_bin",
+        "request_bin_packed",
+        "request_bin",
+        "thread_ledger",
+        "sleep",
+    ] {
         let sql = "SELECT sql FROM sqlite_master WHERE name = ?";
         let sql: String = now.query_row(sql, [name], |row| row.get(0)).unwrap();
         connection.execute_batch(&sql).unwrap();
@@ -109,6 +114,10 @@ fn add_details(file: &str, connection: &rusqlite::Connection) {
     for (n, name) in (0..).zip(HOSTILE) {
         let sql = "INSERT INTO thread_ledger VALUES (2000003 + ?1, 0, 9, 1, nullif(?1, 0), ?2, 1, 9, 1, 2, 0, 0, 0, 0, 6, 0)";
         connection.execute(sql, rusqlite::params![n, name]).unwrap();
+        let on =
+            serde_json::json!({ "kind": "inet", "protocol": "tcp", "remote": name }).to_string();
+        let sql = "INSERT INTO sleep SELECT 2000100 + ?1, min(tick), 1, 'asleep', ?2, ?3, '{\"by\":\"not_yet\"}', 9, 1, 9 FROM tick";
+        connection.execute(sql, rusqlite::params![n, name, on]).unwrap();
     }
 }
 

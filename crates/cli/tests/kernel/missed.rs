@@ -44,7 +44,7 @@ fn switches_that_are_lost_are_counted() {
     if !common::root_or_skip("kernel", "switches_that_are_lost_are_counted") {
         return;
     }
-    let needs = Needs { threads: 1000, cgroup_v2: false, quota_in_use: false };
+    let needs = Needs { threads: 1000, cgroup_v2: false, quota_in_use: false, sleeps: false };
     let plan = plan(&deburr_bpf::facts::facts(), needs).unwrap();
     let cpus = thread::available_parallelism().unwrap().get();
     let mut probe = SchedProbe::open(&plan, u32::try_from(cpus).unwrap()).unwrap();
@@ -95,7 +95,7 @@ fn try_a_wait_behind_somebody() {
     if !common::root_or_skip("kernel", name) {
         return;
     }
-    let needs = Needs { threads: 1000, cgroup_v2: false, quota_in_use: false };
+    let needs = Needs { threads: 1000, cgroup_v2: false, quota_in_use: false, sleeps: false };
     let plan = plan(&deburr_bpf::facts::facts(), needs).unwrap();
     let cpus = thread::available_parallelism().unwrap().get();
     if cpus < 2 {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const CPUS: u32 = 1024;
 
 pub(crate) fn make_plan() -> Plan {
-    let needs = Needs { threads: 1000, cgroup_v2: false, quota_in_use: true };
+    let needs = Needs { threads: 1000, cgroup_v2: false, quota_in_use: true, sleeps: true };
     plan(&deburr_bpf::facts::facts(), needs).unwrap()
 }
 
@@ -409,7 +409,7 @@ fn ten_thousand_threads_are_seen() {
     let me = std::process::id();
     let plan = plan(
         &deburr_bpf::facts::facts(),
-        Needs { threads: 10_500, cgroup_v2: false, quota_in_use: false },
+        Needs { threads: 10_500, cgroup_v2: false, quota_in_use: false, sleeps: false },
     );
     let mut watch = Watch::begin(&plan.unwrap());
     watch.look();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where a victim's wall time went. Time is conserved: the parts sum to the wall time.
 
-use super::{Entity, Tail};
+use super::{Entity, SleepPart, Tail};
 use serde::{Deserialize, Serialize};
 
 /// State that a thread spends time in.
@@ -51,6 +51,10 @@ pub struct Ledger {
     pub threads: u32,
     /// The parts, in the order of [`LedgerState`]; states that the source cannot see are absent.
     pub parts: Vec<LedgerPart>,
+    /// On what its threads slept, the longest of each kind first: parts of `sleep`, `mem_stall` and `uninterruptible`, which
+    /// sum to them. Empty if that was not recorded, as it is of what is not the target.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asleep: Vec<SleepPart>,
     /// Time by which the parts exceed the lifetime of the threads, beyond the tolerance for clock differences: the
     /// observer counted it twice. `wall_ns` is then the sum of the parts. 0 = no excess.
     #[serde(default, skip_serializing_if = "is_zero")]

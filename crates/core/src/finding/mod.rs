@@ -4,6 +4,7 @@
 //! The types serialise to the document `deburr.report/1` (`docs/report.schema.json`). Field names are stable: fields
 //! are only ever added. Nothing is computed or formatted here.
 
+mod asleep;
 mod blame;
 mod block_io;
 mod entity;
@@ -12,6 +13,7 @@ mod ledger;
 mod longest_wait;
 mod question;
 
+pub use asleep::{SleepKind, SleepPart};
 pub use blame::{BlameDistribution, BlamedProcess};
 pub use block_io::{
     BlockIo, DeviceIo, IoLatency, IoRow, IoRowsBy, IoTable, OmittedDevices, RowKind, Writeback,

@@ -24,6 +24,7 @@ mod long_wait;
 mod observed;
 pub mod packed;
 mod runtime;
+mod sleep;
 mod sums;
 mod syscalls;
 mod thread_ledger;
@@ -46,6 +47,7 @@ pub use hist::{WAIT_BUCKETS, WaitHist, bucket_of, bucket_range_ns};
 pub use host_facts::{HostFacts, MOST_FACT_BYTES};
 pub use long_wait::LongWait;
 pub use runtime::{Confidence, NamedThreads, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
+pub use sleep::{SleepState, SleepTick, SleptOn, WokenBy};
 pub use sums::Sums;
 pub use syscalls::{
     FILE_OP_NAMES, FILE_OPS, FileClass, SyscallFile, SyscallRecord, SyscallSpan, SyscallTotal,
@@ -96,6 +98,8 @@ pub enum Record {
     /// Where the wall time of a thread of the target went (BPF scheduler probe), at the end. Absent when the target is the
     /// host.
     ThreadLedger(Box<ThreadLedger>),
+    /// On what threads of the target slept (BPF scheduler probe), each second. Absent when the target is the host.
+    Sleep(Box<SleepTick>),
     /// A CPU's line of `/proc/stat`, cumulative, each second.
     Cpu(CpuReading),
     /// A cgroup's `cpu.stat`, cumulative, each second, for cgroups that have a quota or hold the target.
@@ -146,6 +150,7 @@ impl Record {
             Self::HostBin(it) | Self::TargetBin(it) => it,
             Self::WaitBin(it) => &**it,
             Self::ThreadLedger(it) => &**it,
+            Self::Sleep(it) => &**it,
             Self::Cpu(it) => it,
             Self::CgroupCpu(it) => it,
             Self::Psi(it) => it,

@@ -121,6 +121,7 @@ fn amount(record: &Record) -> u64 {
         }
         Record::WaitBin(it) => histogram(&it.waits),
         Record::ThreadLedger(it) => sum(it.states.all_ns().into_iter().chain([it.wall_ns])),
+        Record::Sleep(it) => sum([it.ns, it.looked_at, it.longest_ns]),
         Record::NamedThreads(it) => {
             let NamedThreads { on_cpu_ns, delay_ns, .. } = **it;
             sum([on_cpu_ns, delay_ns])

@@ -10,9 +10,8 @@ use super::block_io;
 use super::finding::{self, Detail};
 use super::page::{Colour, Page};
 use super::table::{Column, Table};
-use super::words::portion;
-use super::words::report as words;
-use crate::finding::{Finding, Ledger, Report, Severity};
+use super::words::{asleep, portion, report as words};
+use crate::finding::{Finding, Ledger, Report, Severity, SleepPart};
 use crate::text::escape::{label, sentence};
 use crate::text::units::{counted, share};
 
@@ -21,6 +20,9 @@ use crate::text::units::{counted, share};
 const DETAILED: usize = 2;
 /// Maximum number of ledgers that are shown at verbosity 1.
 const LEDGERS: usize = 3;
+/// At verbosity 1, parts of its sleep that take less of the time of a ledger are not shown, and not more than so many.
+const LEAST_SLEEP: f64 = 0.01;
+const SLEEPS: usize = 6;
 
 /// The report as text for a terminal.
 ///
@@ -109,6 +111,7 @@ fn ledgers(page: &mut Page, ledgers: &[Ledger], verbosity: u8) {
             page.paragraph(2, 0, Colour::Plain, &shown.collect::<Vec<_>>().join(", "));
         } else {
             parts(page, ledger);
+            sleeps(page, ledger, verbosity);
         }
         for remark in words::remarks(ledger) {
             page.paragraph(2, 2, Colour::Plain, &remark);
@@ -142,6 +145,29 @@ fn parts(page: &mut Page, ledger: &Ledger) {
     }
     if !none.is_empty() {
         page.paragraph(2, 2, Colour::Aside, &format!("none: {}", none.join(", ")));
+    }
+}
+
+/// Writes on what its threads slept.
+fn sleeps(page: &mut Page, ledger: &Ledger, verbosity: u8) {
+    let Some(kinds) = asleep::kinds(ledger) else { return };
+    page.paragraph(2, 4, Colour::Plain, &kinds);
+    let mut table = Table::new(&[Column::Left(16), Column::Right, Column::Left(usize::MAX)]);
+    let of_all = |part: &SleepPart| portion(part.ns, ledger.wall_ns);
+    let all = ledger.asleep.iter().filter(|part| verbosity > 1 || of_all(part) >= LEAST_SLEEP);
+    let mut shown: Vec<&SleepPart> = all.collect();
+    if verbosity <= 1 {
+        shown.sort_by_key(|part| std::cmp::Reverse(part.ns));
+        shown.truncate(SLEEPS);
+        shown.sort_by_key(|part| (part.kind, std::cmp::Reverse(part.ns)));
+    }
+    for part in &shown {
+        table.row([asleep::kind(part.kind).into(), share(of_all(part)), asleep::what(part)]);
+    }
+    table.write(page, 4);
+    let more = ledger.asleep.len() - shown.len();
+    if more > 0 {
+        page.paragraph(4, 2, Colour::Aside, &format!("({more} more with -v)"));
     }
 }
 

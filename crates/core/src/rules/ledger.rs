@@ -4,7 +4,7 @@
 
 use super::block::support::beside_others;
 use super::words::group_entity;
-use super::{candidates, sched};
+use super::{asleep, candidates, sched};
 use crate::finding::{Entity, EntityKind, Ledger, LedgerPart, LedgerState};
 use crate::recording::check::{fits, roughly_fits};
 use crate::view::{Delay, Group, Groups, View};
@@ -35,7 +35,8 @@ pub(super) fn of(view: &View, groups: &Groups<'_>, at: usize) -> Option<Ledger> 
         tails.extend(beside_others::tail_at(view, groups, at));
     }
     let victim = group_entity(view, group);
-    Some(Ledger { victim, wall_ns, threads, parts, excess_ns, unseen_ns: 0, tails })
+    let asleep = asleep::of(view, group);
+    Some(Ledger { victim, wall_ns, threads, parts, asleep, excess_ns, unseen_ns: 0, tails })
 }
 
 /// The ledger of the host: the time in which its threads wanted to run. `None` if none was seen.
@@ -78,6 +79,7 @@ pub(super) fn of_host(view: &View) -> Option<Ledger> {
         wall_ns,
         threads,
         parts,
+        asleep: vec![],
         excess_ns: 0,
         unseen_ns,
         tails,

@@ -6,6 +6,7 @@
 //! [`Rule::judge`] checks that one of its sources has data before it calls the detector, so a detector does not need to
 //! report missing sources.
 
+mod asleep;
 mod block;
 mod candidates;
 mod confidence;

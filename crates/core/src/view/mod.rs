@@ -13,6 +13,7 @@ mod over_time;
 mod plots;
 mod process;
 mod series;
+mod sleeps;
 mod syscalls;
 pub mod waits;
 
@@ -26,6 +27,7 @@ pub use over_time::{Heat, OverTime};
 pub use plots::{DevicePlot, LoadPlot, Plots, ThreadPlot};
 pub use process::{Delay, Group, GroupCulprit, Groups, Idle, ProcessView, ThreadNameTotals, Usage};
 pub use series::Series;
+pub use sleeps::{SleepKey, Sleeps};
 pub use syscalls::{SyscallGroup, SyscallView};
 
 use crate::finding::Report;
@@ -117,6 +119,7 @@ impl Fold {
             Record::TargetBin(bin) => view.target.push(bin),
             // Their sums are in the ticks of the processes.
             Record::WaitBin(_) | Record::ThreadLedger(_) => {}
+            Record::Sleep(tick) => view.processes.entry(tick.proc).or_default().sleep(tick),
             Record::Cpu(reading) => view.cpus.entry(reading.cpu).or_default().push(reading),
             Record::CgroupCpu(reading) => {
                 view.cgroups.entry(reading.cgroup).or_default().reading(reading);

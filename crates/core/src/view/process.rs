@@ -4,11 +4,11 @@
 use super::block::Writeback;
 use super::kept::{KeptBlame, KeptUsage};
 use super::longest_wait::WholeWait;
-use super::{Series, View};
+use super::{Series, Sleeps, View};
 use crate::finding::LedgerState;
 use crate::recording::{
     BlameTick, CgroupId, Culprit, IdleTick, LongWait, NamedThreads, ProcId, Process, ProcessTick,
-    RuntimeReading, SchedstatTick, ThreadStates, WaitHist,
+    RuntimeReading, SchedstatTick, SleepTick, ThreadStates, WaitHist,
 };
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -273,6 +273,8 @@ pub struct ProcessView {
     pub named: BTreeMap<String, ThreadNameTotals>,
     /// The longest run-queue wait that was told whole.
     pub longest_wait: Option<Box<WholeWait>>,
+    /// On what its threads slept; `None` if that was not recorded.
+    pub sleeps: Option<Box<Sleeps>>,
     blame: KeptBlame,
 }
 
@@ -291,6 +293,10 @@ impl ProcessView {
 
     pub(super) fn long_wait(&mut self, part: &LongWait) {
         WholeWait::push(&mut self.longest_wait, part);
+    }
+
+    pub(super) fn sleep(&mut self, tick: &SleepTick) {
+        self.sleeps.get_or_insert_default().push(tick);
     }
 
     pub(super) fn blame(&mut self, tick: &BlameTick) {

@@ -379,6 +379,12 @@ impl Tally {
         meet(cx, sighting(key, self.accounts.get(&key)), emit)
     }
 
+    /// The identity of the process that has that pid; `None` if none of its threads was seen.
+    pub(super) fn identity_of(&self, cx: &mut Context, pid: u32, emit: Emit<'_>) -> Option<ProcId> {
+        let leader = *self.leaders.get(&pid)?;
+        Some(self.identity(cx, (pid, leader), emit))
+    }
+
     /// Emits the accounts that are due, or all of them at the end of the window.
     pub(super) fn emit(&mut self, cx: &mut Context, t1_ns: u64, last: bool, emit: Emit<'_>) {
         // The clock of the run queues is compared with the session's now and then only.

@@ -5,6 +5,7 @@
 //! The target's threads are read in every bin, all threads once a second.
 
 mod accounts;
+mod asleep;
 mod by_thread;
 mod identity;
 mod idle;
@@ -18,8 +19,11 @@ use super::cost::{Cost, CostCounters};
 use super::{Beat, BeatTime, Collector, Context, Emit, Roots, possible_cpus};
 use crate::clock;
 use accounts::{Tally, Target};
+use asleep::Asleep;
 use deburr_bpf::facts::{Facts, facts};
-use deburr_bpf::sched::plan::{Needs, ThrottleClock, has_task_iterator, plan, throttles_threads};
+use deburr_bpf::sched::plan::{
+    Needs, ThrottleClock, has_task_iterator, lacks_for_sleeps, plan, throttles_threads,
+};
 use deburr_bpf::sched::{
     Blame, Clock, HostTotals, SchedProbe, State as Ledger, ThreadDelta, ThreadScan, Timeline,
     UnseenProcess, Waiting,
@@ -47,6 +51,7 @@ pub(crate) struct SchedCollector {
     idle: IdleFinder,
     long_waits: LongWaits,
     longest: LongestWaits,
+    asleep: Asleep,
     /// The kernel throttles threads one by one, not a group at once.
     one_by_one: bool,
     /// Waits in progress, as of the last query.
@@ -162,8 +167,13 @@ impl SchedCollector {
             threads: threads_on_host(cx),
             cgroup_v2: cx.cgroups.cpu_controller() != Some(CgroupVersion::V1),
             quota_in_use: cx.cgroups.quota_in_use(),
+            sleeps: cx.has_target,
         };
         let plan = plan(&facts, needs).map_err(missing)?;
+        let of_sleeps = lacks_for_sleeps(&facts).filter(|_| needs.sleeps);
+        let of_sleeps = of_sleeps.map(|why| format!("not told on what threads sleep: {why}"));
+        let reasons: Vec<String> = limits_of(&facts).into_iter().chain(of_sleeps).collect();
+        let partial = (!reasons.is_empty()).then(|| reasons.join("; "));
         let cpus = possible_cpus(&cx.roots);
         let mut probe = SchedProbe::open(&plan, cpus).map_err(missing)?;
         probe.set_quota_in_use(needs.quota_in_use);
@@ -173,6 +183,7 @@ impl SchedCollector {
             idle: IdleFinder::begin(cpus as usize),
             long_waits: LongWaits::begin(cpus as usize),
             longest: LongestWaits::default(),
+            asleep: Asleep::default(),
             waiting: Waiting::default(),
             since_asked: Pauses::watch(),
             asks_seldom: false,
@@ -181,7 +192,7 @@ impl SchedCollector {
             probe,
             clock,
             resumes: Resumes::watch(),
-            partial: limits_of(&facts),
+            partial,
             one_by_one: throttles_threads(&facts),
             scan: None,
             blame: Blame::default(),
@@ -222,6 +233,13 @@ impl SchedCollector {
         if cx.target != TargetSpec::Host {
             self.tally.meet_all(cx, &mut *emit);
             self.target = self.tally.take_target(cx, &mut *emit);
+            self.asleep = Asleep::begin(self.first_look_ns);
+            let one = matches!(cx.target, TargetSpec::Process { .. } | TargetSpec::Comm { .. });
+            self.probe.watch_children(!one);
+            self.asleep.watch(&mut self.probe, &cx.roots, &self.target.pids);
+            // What was slept before is not of the window.
+            drop(self.probe.sleeps());
+            drop(self.probe.asleep()?);
         }
         self.cost.begin(&self.probe, &[(MISSED, missed)]);
         Ok(())
@@ -400,13 +418,32 @@ impl SchedCollector {
                 cx.window.since_start_ns(until_ns).min(told_ns.max(t_ns)),
             );
         }
+        self.end_of_sleeps(cx, t_ns.max(told_ns), &mut *emit)?;
         self.tally.emit(cx, t_ns.max(told_ns), last, &mut *emit);
         if cx.target != TargetSpec::Host {
             self.target = self.tally.take_target(cx, &mut *emit);
+            self.asleep.watch(&mut self.probe, &cx.roots, &self.target.pids);
         }
         let extra =
             [("torn_read", torn), (MISSED, missed), ("timeline_overrun", self.timeline.overrun)];
         emit(Record::Observer(self.cost.second(&self.probe, t_ns, &extra)));
+        Ok(())
+    }
+}
+
+impl SchedCollector {
+    /// Tells on what the target slept in the second that ends then.
+    fn end_of_sleeps(&mut self, cx: &mut Context, t_ns: u64, emit: Emit<'_>) -> Result<(), String> {
+        if cx.target == TargetSpec::Host || !self.probe.can_watch() {
+            return Ok(());
+        }
+        self.asleep.look(&mut self.probe, &cx.roots)?;
+        let Self { asleep, tally, .. } = self;
+        let identity = |pid, emit: Emit<'_>| {
+            let id = tally.identity_of(cx, pid, emit)?;
+            Some((id, cx.processes.in_target(id)))
+        };
+        asleep.end(t_ns, identity, emit);
         Ok(())
     }
 }
@@ -432,6 +469,7 @@ impl Collector for SchedCollector {
         // the probe, which takes into account what was told of long waits only.
         let ended = now.beat.is_second().then(|| self.probe.end_epoch());
         self.follow(now.beat == Beat::End);
+        self.asleep.follow(&mut self.probe);
         if let Some(epoch) = ended {
             self.end_second(cx, (now.t_ns, epoch), now.beat == Beat::End, emit)
                 .map_err(anyhow::Error::msg)?;

@@ -10,7 +10,7 @@ use crate::store::tests::{Documented, Field};
 use deburr_core::recording::{
     BlameTick, Cgroup, CgroupReading, Coverage, CpuReading, Event, HostFacts, IdleTick, LoadBin,
     LongWait, Meta, NamedThreads, ObserverTick, Process, ProcessTick, PsiReading, Record,
-    RuntimeReading, SchedstatTick, ThreadLedger, WaitBin,
+    RuntimeReading, SchedstatTick, SleepTick, ThreadLedger, WaitBin,
 };
 use std::convert::identity;
 
@@ -225,6 +225,30 @@ tables! {
         /// `sleep_ns`: interruptible sleep
         /// `stopped_ns`: stopped, traced or frozen
         states,
+    }
+    /// On what the threads of a process of the target slept, alike sleeps summed (BPF scheduler probe). No rows if the target
+    /// is the host. For a millisecond of a thread's sleep, or for a longer one, one sleep is looked at, and stands for those
+    /// before it; where there are many, for up to 64 ms. A recording of version 2 may lack the table, which was added later.
+    "sleep" over tick, since 2, Presence::Added => Sleep(SleepTick) {
+        /// the process
+        proc,
+        /// which state of the ledger it is part of: `asleep`, `block_io`, `memory` or `uninterruptible`
+        state,
+        /// system call; in parentheses what is none: `(page fault)`, `(kernel work)`, `(32-bit call)`, `(not known)`,
+        /// `(others)`
+        call,
+        /// on what: a JSON object whose `kind` is `not_known`, `futex`, `file`, `pipe`, `character`, `anonymous`, `inet`,
+        /// `unix`, `socket` or `others`
+        on = "slept_on": Json,
+        /// what ended it: a JSON object whose `by` is `not_known`, `not_yet`, `thread`, `sender`, `soft_interrupt` or
+        /// `hard_interrupt`
+        woken: Json,
+        /// sleep that these stand for
+        ns,
+        /// number of sleeps that were looked at
+        looked_at,
+        /// the longest of them
+        longest_ns,
     }
     /// Which CPUs idled while a process waited (BPF timeline).
     "idle" over tick => Idle(IdleTick) {

@@ -5,8 +5,8 @@ use super::super::table;
 use deburr_core::recording::{
     CgroupId, CgroupVersion, Confidence, Container, Culprit, DevId, DeviceBin, EventKind,
     FileClass, FileId, FileState, IdleCpu, IoCulprit, IoOp, IoPurpose, Mix, Parallelism, ProcId,
-    PsiResource, Record, RuntimeKind, SchedPolicy, Scheduling, SeenQuota, Source, StallKind, State,
-    TargetSpec, WAIT_BUCKETS, WaitHist,
+    PsiResource, Record, RuntimeKind, SchedPolicy, Scheduling, SeenQuota, SleepState, SleptOn,
+    Source, StallKind, State, TargetSpec, WAIT_BUCKETS, WaitHist, WokenBy,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestRng;
@@ -65,7 +65,7 @@ macro_rules! by_cast {
     )*};
 }
 
-by_cast!(i64, i32, u32);
+by_cast!(i64, i32, u32, u16);
 
 impl Sample for bool {
     fn sample(rng: &mut TestRng) -> Self {
@@ -171,7 +171,22 @@ one_of! {
     FileClass:
         Self::Proc, Self::Sys, Self::Debug, Self::Cgroup,
         Self::Fuse, Self::Nameless, Self::Ordinary, Self::Unknown;
-    Culprit: Self::Process(any(rng)), Self::Migrated, Self::NotSampled;
+    Culprit: Self::Process(any(rng)), Self::Migrated, Self::NotSampled, Self::Throttled;
+    SleepState: Self::Asleep, Self::BlockIo, Self::Memory, Self::Uninterruptible;
+    SleptOn:
+        Self::NotKnown, Self::Pipe, Self::Character, Self::Others,
+        Self::Futex { address: any(rng), value: any(rng), op: any(rng) },
+        Self::File { device: any(rng), inode: any(rng) },
+        Self::Anonymous { name: any(rng) },
+        Self::Inet {
+            protocol: any(rng), listens: any(rng), port: any(rng), remote: any(rng), ready: any(rng),
+        },
+        Self::Unix { peer: any(rng), accepted: any(rng), ready: any(rng) },
+        Self::Socket { family: any(rng) };
+    WokenBy:
+        Self::NotKnown, Self::NotYet, Self::SoftInterrupt, Self::HardInterrupt,
+        Self::Thread { proc: any(rng), call: any(rng) },
+        Self::Sender { proc: any(rng) };
     IoCulprit:
         Self::Process(any(rng)), Self::Writeback(any(rng)), Self::Filesystem, Self::Device;
     IoPurpose:

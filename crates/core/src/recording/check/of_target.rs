@@ -3,13 +3,19 @@
 
 use super::amounts::{BINS, buckets, fits, sum};
 use super::{Faults, Invariant};
-use crate::recording::{ProcId, ProcessTick, Record, ThreadLedger, ThreadStates, WaitBin};
+use crate::recording::{
+    ProcId, ProcessTick, Record, SleepTick, ThreadLedger, ThreadStates, WaitBin,
+};
 use std::collections::BTreeMap;
 
 pub(super) const IN_TICKS: Invariant =
     "the waits of a process in bins are among those of its ticks";
 
 pub(super) const BY_THREAD: Invariant = "the ledgers of a process's threads sum to its ticks";
+pub(super) const SLEPT: Invariant = "what threads slept on is no more than they slept";
+/// The last record of a thread's sleep stands for no more than this too much.
+const QUANTUM_NS: u64 = 64_000_000;
+
 const LEDGER: Invariant = "the states of a thread do not exceed its wall time";
 
 /// State between records.
@@ -27,6 +33,9 @@ struct Totals {
     /// Of its ticks and of its threads: wall time, and the time in each state.
     in_ticks_ns: [u64; 9],
     by_thread_ns: Option<[u64; 9]>,
+    /// In its records of sleep.
+    slept_ns: u64,
+    threads: u64,
 }
 
 impl OfTarget {
@@ -35,6 +44,7 @@ impl OfTarget {
             Record::ProcessTick(tick) => self.tick(tick),
             Record::WaitBin(bin) => self.wait_bin(bin, faults),
             Record::ThreadLedger(ledger) => self.thread(ledger, faults),
+            Record::Sleep(tick) => self.slept(tick),
             _ => {}
         }
     }
@@ -45,6 +55,12 @@ impl OfTarget {
             let Totals { waits_in_bins_ns, waits_in_ticks_ns, .. } = *totals;
             faults.unless(fits(waits_in_bins_ns, waits_in_ticks_ns), IN_TICKS, || {
                 format!("process {}: {waits_in_bins_ns} ns of {waits_in_ticks_ns} ns", id.0)
+            });
+            let states = &totals.in_ticks_ns[1..];
+            let asleep_ns = sum(&states[3..7]);
+            let slack_ns = asleep_ns / 50 + totals.threads.saturating_mul(QUANTUM_NS);
+            faults.unless(totals.slept_ns <= asleep_ns.saturating_add(slack_ns), SLEPT, || {
+                format!("process {}: {} ns of {asleep_ns} ns", id.0, totals.slept_ns)
             });
             let Some(by_thread_ns) = totals.by_thread_ns else { continue };
             for (one_ns, other_ns) in by_thread_ns.into_iter().zip(totals.in_ticks_ns) {
@@ -63,6 +79,7 @@ impl OfTarget {
         let totals = self.processes.entry(tick.proc).or_default();
         totals.waits_in_ticks_ns = totals.waits_in_ticks_ns.saturating_add(sum(&tick.waits.ns));
         add(&mut totals.in_ticks_ns, amounts(tick.wall_ns, &tick.states));
+        totals.threads = totals.threads.max(tick.threads.into());
     }
 
     fn thread(&mut self, ledger: &ThreadLedger, faults: &mut Faults) {
@@ -73,6 +90,11 @@ impl OfTarget {
         });
         let totals = self.processes.entry(ledger.proc).or_default();
         add(totals.by_thread_ns.get_or_insert_default(), all_ns);
+    }
+
+    fn slept(&mut self, tick: &SleepTick) {
+        let totals = self.processes.entry(tick.proc).or_default();
+        totals.slept_ns = totals.slept_ns.saturating_add(tick.ns);
     }
 
     fn wait_bin(&mut self, bin: &WaitBin, faults: &mut Faults) {

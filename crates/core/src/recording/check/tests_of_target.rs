@@ -2,7 +2,10 @@
 
 use super::tests::{good, violated_by};
 use super::*;
-use crate::recording::{Meta, ProcId, TargetSpec, ThreadLedger, ThreadStates, WaitBin, WaitHist};
+use crate::recording::{
+    Meta, ProcId, SleepState, SleepTick, SleptOn, TargetSpec, ThreadLedger, ThreadStates, WaitBin,
+    WaitHist, WokenBy,
+};
 
 /// Bins of 100 ms with a wait of that length each.
 fn bin(at: u64, proc: ProcId, wait_ns: u64) -> WaitBin {
@@ -73,4 +76,25 @@ fn the_threads_of_a_process_sum_to_it() {
         "too little of one state"
     );
     assert!(violated([first(), thread(None, 100 * MS, 120 * MS, 1800 * MS)]).len() == 2);
+}
+
+#[test]
+fn what_threads_slept_on_is_no_more_than_they_slept() {
+    // Both ticks of the process together: 2.6 s asleep.
+    let of_one = |ns| {
+        violated_by(Record::Sleep(Box::new(SleepTick {
+            t0_ns: 0,
+            t1_ns: 2_000_000_000,
+            proc: ProcId(1),
+            state: SleepState::Asleep,
+            call: "futex".into(),
+            on: SleptOn::NotKnown,
+            woken: WokenBy::NotYet,
+            ns,
+            looked_at: 1,
+            longest_ns: ns,
+        })))
+    };
+    assert_eq!(of_one(2_650_000_000), [] as [&str; 0]);
+    assert_eq!(of_one(3_500_000_000), [of_target::SLEPT]);
 }

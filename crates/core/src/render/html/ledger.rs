@@ -2,7 +2,7 @@
 //! Where the wall time of the target and the victims went: a bar for each, and one more for the part that was not
 //! asleep.
 
-use super::super::words::{portion, report as words};
+use super::super::words::{asleep, portion, report as words};
 use super::markup::{Markup, class, none};
 use super::svg::{self, Anchor, WIDTH};
 use super::{Cell, details, table, threads};
@@ -105,6 +105,10 @@ fn write(to: &mut Markup, ledger: &Ledger) {
             to.tag("p", &class("aside"), &text);
         }
         details(to, "as a table", |to| numbers(to, ledger));
+        if let Some(kinds) = asleep::kinds(ledger) {
+            to.prose("p", &none(), &kinds);
+            details(to, "on what it slept", |to| sleeps(to, ledger));
+        }
         if words::waits_for_memory(ledger) {
             to.tag("p", &class("aside"), words::MEMORY);
         }
@@ -159,6 +163,20 @@ fn draw(to: &mut Markup, ledger: &Ledger, awake: Option<f64>) {
         to.element("path", &class("funnel").and("d", path), |_| {});
         stack(to, foot, awake, AWAKE);
     }
+}
+
+fn sleeps(to: &mut Markup, ledger: &Ledger) {
+    let rows = ledger.asleep.iter().map(|part| {
+        let of_all = portion(part.ns, ledger.wall_ns);
+        vec![
+            Cell::Words(asleep::kind(part.kind).into()),
+            Cell::Words(asleep::what(part)),
+            Cell::Number(share(of_all)),
+            Cell::Bar(of_all, colour(part.state)),
+            Cell::Number(duration(part.ns as f64)),
+        ]
+    });
+    table(to, &["kind", "in which call, and on what", "of the time", "", "time"], rows.collect());
 }
 
 fn numbers(to: &mut Markup, ledger: &Ledger) {

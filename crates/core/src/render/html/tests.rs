@@ -430,6 +430,7 @@ fn threads(comm: &str) -> ThreadPlot {
         parts: [(LedgerState::Queued, queued_ns), (LedgerState::Sleep, sleep_ns)]
             .map(|(state, ns)| LedgerPart { state, ns })
             .to_vec(),
+        asleep: vec![],
         excess_ns: 0,
         unseen_ns: 0,
         tails: vec![],

@@ -2,6 +2,7 @@
 //! The words and rows of a report, which all of its renderers show: every text is escaped and says the same on a
 //! terminal and on a page. Layout is the renderers'.
 
+pub(super) mod asleep;
 pub(super) mod block_io;
 pub(super) mod finding;
 pub(super) mod report;

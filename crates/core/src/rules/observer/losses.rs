@@ -108,6 +108,18 @@ const KNOWN: &[LossCounter] = &[
         meaning: "switches that were overwritten before they were read: idle CPUs may be overlooked",
     },
     LossCounter {
+        name: "sleeps_overrun",
+        area: "sched",
+        of: Whole::Switches,
+        meaning: "sleeps that were overwritten before they were read: on what the threads slept is not known",
+    },
+    LossCounter {
+        name: "threads_unwatched",
+        area: "sched",
+        of: Whole::Switches,
+        meaning: "threads whose place among the watched ones another one had: on what they slept is not known",
+    },
+    LossCounter {
         name: ObserverTick::BEATS_MISSED,
         area: "observer",
         of: Whole::Beats,

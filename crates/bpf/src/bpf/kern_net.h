@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The kernel fields about sockets and event polls that are read, besides those of kern_io.h. */
+#ifndef DEBURR_KERN_NET_H
+#define DEBURR_KERN_NET_H
+
+#include "kern_io.h"
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct in6_addr {
+	union {
+		__u32 u6_addr32[4];
+	} in6_u;
+};
+
+struct sock_common {
+	__u32 skc_daddr;
+	__u16 skc_dport;
+	__u16 skc_num;
+	__u16 skc_family;
+	__u8 skc_state;
+	struct in6_addr skc_v6_daddr;
+};
+
+struct upid {
+	int nr;
+};
+
+struct pid {
+	struct upid numbers[1];
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	__u16 sk_type;
+	struct pid *sk_peer_pid;
+};
+
+struct unix_address;
+
+struct unix_sock {
+	struct unix_address *addr; /* that it was bound to, or that its listener was */
+};
+
+struct socket {
+	struct sock *sk;
+};
+
+struct list_head {
+	struct list_head *next;
+};
+
+struct epoll_filefd {
+	struct file *file;
+};
+
+struct epitem {
+	struct list_head rdllink;
+	struct epoll_filefd ffd;
+};
+
+struct eventpoll {
+	struct list_head rdllist;
+};
+
+#pragma clang attribute pop
+
+/* include/uapi/linux/stat.h */
+#define S_IFMT   0170000
+#define S_IFSOCK 0140000
+
+/* include/linux/socket.h */
+#define AF_UNIX  1
+#define AF_INET  2
+#define AF_INET6 10
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Which threads are watched: those whose sleeps are recorded. The reader chooses them; the further
+ * threads of their processes are added when they are met. Included by sched.bpf.c only.
+ */
+
+/* Processes that a watched one starts are watched, too. */
+__u32 watch_children = 0;
+
+/* By thread id modulo the table's size. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct sched_watch);
+} watches SEC(".maps");
+
+/* Processes whose further threads are watched, too. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, __u32);
+} watched_processes SEC(".maps");
+
+/* The watch on this thread, if it is watched. */
+static __always_inline struct sched_watch *watch_of(__u32 tid)
+{
+	__u32 place = tid & thread_mask;
+	struct sched_watch *w = bpf_map_lookup_elem(&watches, &place);
+
+	return w && w->tid == tid ? w : 0;
+}
+
+/*
+ * A thread is met for the first time: it is watched if its process is, or else if that of its
+ * parent is and its children are watched, too.
+ */
+__noinline int watch_new(__u32 tid, __u32 tgid, __u32 parent)
+{
+	__u32 place = tid & thread_mask, mark = 1;
+	struct sched_watch *w = bpf_map_lookup_elem(&watches, &place);
+
+	if (!w || (w->tid && !w->ended))
+		return 0;
+	if (!bpf_map_lookup_elem(&watched_processes, &tgid)) {
+		if (!watch_children || !bpf_map_lookup_elem(&watched_processes, &parent))
+			return 0;
+		bpf_map_update_elem(&watched_processes, &tgid, &mark, BPF_ANY);
+	}
+	w->owed_ns = 0;
+	w->told_since_ns = 0;
+	w->context = CTX_UNKNOWN;
+	w->ended = 0;
+	barrier();
+	w->tid = tid;
+	return 0;
+}
+
+/* The thread has ended: another one may take its place. */
+__noinline int watch_end(__u32 tid)
+{
+	struct sched_watch *w = watch_of(tid);
+
+	if (w)
+		w->ended = 1;
+	return 0;
+}

@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! On what watched threads sleep, and who wakes them.
+//!
+//! Sleeps that have ended are read from a log of each CPU, those in progress from an iterator. A record stands for an
+//! amount of its thread's sleep: all of it is told, but not each short sleep.
+
+use super::SchedProbe;
+use crate::mapped::{Mapped, Plain, from_bytes, set};
+use crate::skel::sched::types::{sched_sleep, sched_sleeps, sched_watch};
+use libbpf_rs::{MapCore as _, MapFlags};
+use std::mem::offset_of;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr as _;
+use syscalls::Sysno;
+
+// SAFETY: generated from C structs of integers and arrays of them; every bit pattern is a value.
+unsafe impl Plain for sched_watch {}
+// SAFETY: as above.
+unsafe impl Plain for sched_sleep {}
+// SAFETY: as above.
+unsafe impl Plain for sched_sleeps {}
+
+/// Number of system calls that are known to the probe (`SLEEP_CALLS`).
+pub(super) const CALLS: usize = 512;
+/// Entries of a CPU's log, and how many of them are not read: the oldest may be overwritten meanwhile.
+const SLEEPS: u64 = ((size_of::<sched_sleeps>() - offset_of!(sched_sleeps, sleep))
+    / size_of::<sched_sleep>()) as u64;
+const MARGIN: u64 = 8;
+
+/// Sleep for which a thread has one record, at first, ...
+const QUANTUM_NS: u64 = 1_000_000;
+/// ... and at most. It is doubled while there are more than [`MOST_RECORDS`] at a look.
+const MOST_QUANTUM_NS: u64 = 64_000_000;
+/// Records of a CPU between two looks, a tenth of a second apart, that take about 0.1 % of it.
+const MOST_RECORDS: u64 = 400;
+
+/// Calls whose first argument is a file descriptor, and in which a thread may sleep.
+const TAKE_FD: &[&str] = &[
+    "read",
+    "pread64",
+    "readv",
+    "preadv",
+    "preadv2",
+    "write",
+    "pwrite64",
+    "writev",
+    "pwritev",
+    "pwritev2",
+    "recvfrom",
+    "recvmsg",
+    "recvmmsg",
+    "sendto",
+    "sendmsg",
+    "sendmmsg",
+    "accept",
+    "accept4",
+    "connect",
+    "epoll_wait",
+    "epoll_pwait",
+    "epoll_pwait2",
+    "flock",
+    "fcntl",
+    "fsync",
+    "fdatasync",
+    "sync_file_range",
+    "syncfs",
+    "ftruncate",
+    "fallocate",
+    "ioctl",
+    "splice",
+    "tee",
+    "sendfile",
+    "copy_file_range",
+    "getdents64",
+    "io_uring_enter",
+    "close",
+];
+
+/// For each call, whether its first argument is a file descriptor.
+pub(super) fn takes_fd() -> [u8; CALLS] {
+    let mut all = [0; CALLS];
+    for number in TAKE_FD.iter().filter_map(|name| Sysno::from_str(name).ok()) {
+        if let Some(place) = usize::try_from(number.id()).ok().and_then(|it| all.get_mut(it)) {
+            *place = 1;
+        }
+    }
+    all
+}
+
+/// What a thread does in the kernel while it sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Call {
+    /// A system call, by number.
+    System(u16),
+    /// None: a page fault, or another exception.
+    Fault,
+    /// It works for the kernel only, as the workers of io_uring do.
+    Kernel,
+    /// A system call of a 32-bit program.
+    Compat,
+    /// Not known on this kernel.
+    Unknown,
+}
+
+impl Call {
+    fn of(number: i16) -> Self {
+        match number {
+            -1 => Self::Fault,
+            -2 => Self::Kernel,
+            -3 => Self::Compat,
+            _ => u16::try_from(number).map_or(Self::Unknown, Self::System),
+        }
+    }
+
+    /// Its name, as in the manual pages; that of anything else in parentheses.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Self::System(number) => Sysno::new(number.into())
+                .map_or_else(|| format!("syscall_{number}"), |call| call.name().to_owned()),
+            Self::Fault => "(page fault)".into(),
+            Self::Kernel => "(kernel work)".into(),
+            Self::Compat => "(32-bit call)".into(),
+            Self::Unknown => "(not known)".into(),
+        }
+    }
+}
+
+/// In what a thread was woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Context {
+    /// Not known: the wake-up was not seen, or its context cannot be read on this kernel.
+    Unknown,
+    /// By the thread that the CPU ran.
+    Thread,
+    /// In a soft interrupt: the network, or the end of a transfer.
+    SoftIrq,
+    /// In a hard interrupt: a timer, or a device.
+    HardIrq,
+    /// It sleeps on.
+    NotYet,
+}
+
+/// Who woke a thread. In an interrupt, the thread is whoever the CPU ran meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waker {
+    /// In what.
+    pub context: Context,
+    /// Thread id; 0 = the CPU was idle, or it is not known.
+    pub tid: u32,
+    /// Thread-group id.
+    pub tgid: u32,
+    /// What that thread did in the kernel.
+    pub call: Call,
+}
+
+/// The file that the first argument of a call means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Object {
+    /// No file, or none that could be read.
+    None,
+    /// A file, directory, pipe or device: `st_mode`, and what identifies it.
+    File {
+        /// Type and permissions, as in `st_mode`.
+        mode: u16,
+        /// `s_dev` of its filesystem.
+        device: u32,
+        /// Inode number.
+        inode: u64,
+    },
+    /// A file without a type: the first eight letters of its name, as `[eventpo`.
+    Anonymous([u8; 8]),
+    /// A socket of the internet.
+    Inet(Inet),
+    /// A unix socket.
+    Unix {
+        /// The process at the other end; 0 = not known.
+        peer: u32,
+        /// It was bound to an address, or accepted from a listener that was.
+        has_address: bool,
+        /// It is what an event poll found ready.
+        ready: bool,
+    },
+    /// A socket of another family.
+    Socket {
+        /// `AF_...`
+        family: u16,
+    },
+}
+
+/// A socket of the internet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inet {
+    /// `SOCK_STREAM` (1), `SOCK_DGRAM` (2), ...
+    pub kind: u16,
+    /// State of a TCP socket, as in `include/net/tcp_states.h`.
+    pub state: u8,
+    /// Own port.
+    pub local_port: u16,
+    /// Address of the other end; unspecified if it is not connected.
+    pub remote: IpAddr,
+    /// Port of the other end.
+    pub remote_port: u16,
+    /// It is what an event poll found ready.
+    pub ready: bool,
+}
+
+/// A sleep of a watched thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sleep {
+    /// Thread id.
+    pub tid: u32,
+    /// Thread-group id.
+    pub tgid: u32,
+    /// When it began, on the run queues' clock.
+    pub since_ns: u64,
+    /// How long it took, or has taken so far.
+    pub slept_ns: u64,
+    /// How much of the thread's sleep this record stands for.
+    pub stands_for_ns: u64,
+    /// State of the ledger, an index like [`super::State`].
+    pub state: u8,
+    /// In which call.
+    pub call: Call,
+    /// The first three arguments of the system call.
+    pub arguments: [u64; 3],
+    /// On which file.
+    pub object: Object,
+    /// Who ended it.
+    pub waker: Waker,
+}
+
+const S_IFMT: u16 = 0o170_000;
+const S_IFSOCK: u16 = 0o140_000;
+
+fn object_of(it: &sched_sleep) -> Object {
+    let ready = it.ready != 0;
+    match (it.mode & S_IFMT, i32::from(it.family)) {
+        (S_IFSOCK, libc::AF_INET | libc::AF_INET6) => Object::Inet(Inet {
+            kind: it.socket_type,
+            state: it.socket_state,
+            local_port: it.local_port,
+            remote: remote_of(it),
+            remote_port: it.remote_port,
+            ready,
+        }),
+        (S_IFSOCK, libc::AF_UNIX) => {
+            Object::Unix { peer: it.peer, has_address: it.has_address != 0, ready }
+        }
+        (S_IFSOCK, _) => Object::Socket { family: it.family },
+        _ if it.kind[0] != 0 => Object::Anonymous(it.kind),
+        (0, _) => Object::None,
+        _ => Object::File { mode: it.mode, device: it.device, inode: it.inode },
+    }
+}
+
+fn remote_of(it: &sched_sleep) -> IpAddr {
+    let bytes = it.remote.map(u32::to_ne_bytes);
+    if i32::from(it.family) == libc::AF_INET {
+        return Ipv4Addr::from(bytes[0]).into();
+    }
+    let mut all = [0; 16];
+    for (to, from) in all.chunks_exact_mut(4).zip(bytes) {
+        to.copy_from_slice(&from);
+    }
+    Ipv6Addr::from(all).to_canonical()
+}
+
+fn sleep_of(it: &sched_sleep) -> Sleep {
+    let context = match it.context {
+        1 => Context::Thread,
+        2 => Context::SoftIrq,
+        3 => Context::HardIrq,
+        5 => Context::NotYet,
+        _ => Context::Unknown,
+    };
+    Sleep {
+        tid: it.tid,
+        tgid: it.tgid,
+        since_ns: it.since_ns,
+        slept_ns: it.slept_ns,
+        stands_for_ns: it.stands_for_ns,
+        state: it.state,
+        call: Call::of(it.call),
+        arguments: it.argument,
+        object: object_of(it),
+        waker: Waker {
+            context,
+            tid: it.waker_tid,
+            tgid: it.waker_tgid,
+            call: Call::of(it.waker_call),
+        },
+    }
+}
+
+/// The watch on threads: what of the logs was read.
+#[derive(Default)]
+pub(super) struct Watch {
+    heads: Vec<u64>,
+    /// Records that were overwritten before they were read.
+    overrun: u64,
+    /// Threads that could not be watched, because a watched one has their place.
+    collisions: u64,
+}
+
+impl SchedProbe {
+    /// Begins to watch: nobody at first. Does nothing if the plan has no watch.
+    ///
+    /// # Errors
+    /// The error of libbpf or the kernel, with the operation that failed.
+    pub(super) fn begin_watch(&mut self) -> Result<(), String> {
+        if self.names.waking.is_empty() {
+            return Ok(());
+        }
+        self.learn_registers()?;
+        for name in self.names.waking.clone() {
+            self.object.attach(name)?;
+        }
+        self.watch.heads = vec![0; self.areas.len()];
+        let maps = &mut self.object.skel.maps;
+        let data = maps.data_data.as_deref_mut().expect("the object has a data section");
+        set(&mut data.sleep_quantum_ns, QUANTUM_NS);
+        Ok(())
+    }
+
+    /// Learns where the kernel saves the registers of a system call, from one of this thread.
+    fn learn_registers(&mut self) -> Result<(), String> {
+        const NAME: &str = "on_own_call";
+        // SAFETY: gettid has no arguments.
+        let own_tid = || unsafe { libc::syscall(libc::SYS_gettid) };
+        let tid = u32::try_from(own_tid()).unwrap_or_default();
+        let maps = &mut self.object.skel.maps;
+        set(&mut maps.bss_data.as_deref_mut().expect("the object has variables").own_tid, tid);
+        self.object.attach(NAME)?;
+        own_tid();
+        self.object.detach(NAME);
+        let maps = &mut self.object.skel.maps;
+        let data = maps.bss_data.as_deref_mut().expect("the object has variables");
+        // The registers are at the top of the stack, which has 64 kB at most.
+        let offset = data.own_regs.wrapping_sub(data.own_stack);
+        if data.own_regs != 0 && (1..1 << 16).contains(&offset) {
+            set(&mut data.regs_offset, offset);
+        }
+        Ok(())
+    }
+
+    /// Whether sleeps of threads can be recorded.
+    #[must_use]
+    pub fn can_watch(&self) -> bool {
+        !self.names.waking.is_empty()
+    }
+
+    /// Watches the threads of a process: those named, and all that it starts from now on.
+    pub fn watch(&mut self, tgid: u32, tids: impl IntoIterator<Item = u32>) {
+        let processes = &self.object.skel.maps.watched_processes;
+        let mark = 1u32.to_ne_bytes();
+        // If there is no room, the threads that it has now are watched.
+        let _ = processes.update(&tgid.to_ne_bytes(), &mark, MapFlags::ANY);
+        for tid in tids {
+            let place = tid as usize & (self.watches.len() - 1);
+            let (at, ended) = (offset_of!(sched_watch, tid), offset_of!(sched_watch, ended));
+            let of = self.watches.u32(place, at);
+            if of == tid {
+                continue;
+            }
+            if of != 0 && self.watches.peek::<u8>(place, ended) == 0 {
+                self.watch.collisions += 1;
+                continue;
+            }
+            self.watches.set_u32(place, at, 0);
+            self.watches.set_u64(place, offset_of!(sched_watch, told_since_ns), 0);
+            self.watches.set_u64(place, offset_of!(sched_watch, owed_ns), 0);
+            self.watches.set_u8(place, ended, 0);
+            self.watches.set_u32(place, at, tid);
+        }
+    }
+
+    /// Whether processes that a watched one starts are watched from their beginning.
+    pub fn watch_children(&mut self, children: bool) {
+        let maps = &mut self.object.skel.maps;
+        let data = maps.bss_data.as_deref_mut().expect("the object has variables");
+        set(&mut data.watch_children, u32::from(children));
+    }
+
+    /// Watches no further threads of a process.
+    pub fn watch_no_more(&mut self, tgid: u32) {
+        let _ = self.object.skel.maps.watched_processes.delete(&tgid.to_ne_bytes());
+    }
+
+    /// The sleeps that ended since the last call.
+    pub fn sleeps(&mut self) -> Vec<Sleep> {
+        let mut all = Vec::new();
+        if !self.can_watch() {
+            return all;
+        }
+        let mut most = 0;
+        for cpu in 0..self.sleeps.len() {
+            let begin = self.watch.heads.get(cpu).copied().unwrap_or_default();
+            let (end, lost) = read_log(&self.sleeps, cpu, begin, &mut all);
+            self.watch.heads[cpu] = end;
+            self.watch.overrun += lost;
+            most = most.max(end - begin);
+        }
+        let maps = &mut self.object.skel.maps;
+        let data = maps.data_data.as_deref_mut().expect("the object has a data section");
+        let quantum_ns = data.sleep_quantum_ns;
+        if most > MOST_RECORDS && quantum_ns < MOST_QUANTUM_NS {
+            set(&mut data.sleep_quantum_ns, quantum_ns * 2);
+        } else if most < MOST_RECORDS / 8 && quantum_ns > QUANTUM_NS {
+            set(&mut data.sleep_quantum_ns, quantum_ns / 2);
+        }
+        all
+    }
+
+    /// The sleeps in progress, as of the time of the last list of waiting threads: what was not told of them yet.
+    ///
+    /// # Errors
+    /// If the kernel's threads cannot be iterated.
+    pub fn asleep(&mut self) -> Result<Vec<Sleep>, String> {
+        let Some(name) = self.names.asleep else { return Ok(Vec::new()) };
+        let bytes =
+            self.object.iterate(name).map_err(|error| format!("look at who sleeps: {error}"))?;
+        let found = bytes.chunks_exact(size_of::<sched_sleep>()).filter_map(from_bytes);
+        Ok(found.map(|it: sched_sleep| sleep_of(&it)).collect())
+    }
+
+    /// Records of sleeps that were lost, and threads that could not be watched.
+    #[must_use]
+    pub fn sleeps_lost(&self) -> (u64, u64) {
+        (self.watch.overrun, self.watch.collisions)
+    }
+}
+
+/// Reads the log of a CPU from there on. Returns how far it was read, and how many records were overwritten before.
+fn read_log(log: &Mapped<sched_sleeps>, cpu: usize, begin: u64, to: &mut Vec<Sleep>) -> (u64, u64) {
+    let head = || log.u64(cpu, offset_of!(sched_sleeps, head));
+    let end = head();
+    let from = begin.max(end.saturating_sub(SLEEPS - MARGIN));
+    let already = to.len();
+    for at in from..end {
+        let index = (at % SLEEPS) as usize;
+        let offset = offset_of!(sched_sleeps, sleep) + index * size_of::<sched_sleep>();
+        to.push(sleep_of(&log.peek(cpu, offset)));
+    }
+    // What the kernel may have overwritten meanwhile is dropped.
+    let safe = head().saturating_sub(SLEEPS - MARGIN);
+    let torn = safe.saturating_sub(from).min(end - from);
+    let torn_here = usize::try_from(torn).unwrap_or(usize::MAX).min(to.len() - already);
+    to.drain(already..already + torn_here);
+    (end, from - begin + torn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_call_that_takes_a_descriptor_exists() {
+        let unknown: Vec<_> =
+            TAKE_FD.iter().filter(|name| Sysno::from_str(name).is_err()).collect();
+        if cfg!(target_arch = "x86_64") {
+            assert!(unknown.is_empty(), "{unknown:?}");
+        }
+        assert_eq!(takes_fd()[Sysno::read as usize], 1);
+        assert_eq!(takes_fd()[Sysno::futex as usize], 0);
+    }
+
+    #[test]
+    fn what_is_no_call_has_a_name_too() {
+        assert_eq!(Call::of(-1).name(), "(page fault)");
+        assert_eq!(Call::of(-3).name(), "(32-bit call)");
+        assert_eq!(Call::of(-4), Call::Unknown);
+        assert_eq!(Call::of(Sysno::futex as i16).name(), "futex");
+    }
+
+    #[test]
+    fn sockets_have_their_addresses() {
+        let mut it = sched_sleep { mode: S_IFSOCK | 0o777, family: 2, ..sched_sleep::default() };
+        it.remote[0] = u32::from_ne_bytes([10, 0, 0, 7]);
+        it.remote_port = 5432;
+        let Object::Inet(inet) = object_of(&it) else { panic!("{:?}", object_of(&it)) };
+        assert_eq!((inet.remote, inet.remote_port), (Ipv4Addr::new(10, 0, 0, 7).into(), 5432));
+        // An address of IPv4 in a socket of IPv6.
+        it.family = 10;
+        it.remote = [0, 0, 0xffff_u32.to_be(), u32::from_ne_bytes([10, 0, 0, 7])];
+        let Object::Inet(inet) = object_of(&it) else { panic!("{:?}", object_of(&it)) };
+        assert_eq!(inet.remote, IpAddr::from(Ipv4Addr::new(10, 0, 0, 7)));
+        let anonymous = sched_sleep { kind: *b"[timerfd", ..sched_sleep::default() };
+        assert_eq!(object_of(&anonymous), Object::Anonymous(*b"[timerfd"));
+    }
+}

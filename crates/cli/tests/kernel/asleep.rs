@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! On what threads sleep, as recorded, against what they measured themselves: they know which of their calls was slow.
+
+use crate::common;
+use rusqlite::Connection;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Threads that wait in one way each, and write how long they did. Whom they wait for are other processes, but for the
+/// lock.
+const SLEEPERS: &str = r#"
+import ctypes, fcntl, os, signal, socket, sys, threading, time
+spent, stop = {}, time.monotonic() + 3.0
+libc = ctypes.CDLL(None)
+
+def timed(name, call):
+    begin = time.monotonic()
+    result = call()
+    spent[name] = spent.get(name, 0.0) + time.monotonic() - begin
+    return result
+
+def listener():
+    it = socket.socket()
+    it.bind(("127.0.0.1", 0))
+    it.listen(8)
+    return it
+
+backend, own = listener(), listener()
+counter = os.eventfd(0)
+lock_file = sys.argv[2]
+children = []
+
+def child(work):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    children.append(pid)
+
+def serve():
+    connection, _ = backend.accept()
+    while connection.recv(1):
+        time.sleep(0.015)
+        connection.send(b"x")
+
+def ask():
+    connection = socket.create_connection(own.getsockname())
+    while True:
+        time.sleep(0.010)
+        connection.send(b"x")
+        os.eventfd_write(counter, 1)
+
+def hold():
+    held = open(lock_file, "w")
+    while True:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        time.sleep(0.012)
+        fcntl.flock(held, fcntl.LOCK_UN)
+        time.sleep(0.003)
+
+for work in (serve, ask, hold):
+    child(work)
+peer = socket.create_connection(backend.getsockname())
+client, _ = own.accept()
+mutex = ctypes.create_string_buffer(64)
+
+def of_peer():
+    peer.send(b"x")
+    timed("recvfrom peer", lambda: peer.recv(1))
+
+def of_client():
+    timed("recvfrom client", lambda: client.recv(1))
+
+def of_counter():
+    timed("read eventfd", lambda: os.eventfd_read(counter))
+
+wanted = open(lock_file, "w")
+def of_file():
+    timed("flock", lambda: fcntl.flock(wanted, fcntl.LOCK_EX))
+    fcntl.flock(wanted, fcntl.LOCK_UN)
+    timed("clock_nanosleep", lambda: time.sleep(0.002))
+
+def of_mutex():
+    timed("futex lock", lambda: libc.pthread_mutex_lock(mutex))
+    libc.pthread_mutex_unlock(mutex)
+    timed("clock_nanosleep", lambda: time.sleep(0.002))
+
+def holder():
+    libc.pthread_mutex_lock(mutex)
+    timed("clock_nanosleep", lambda: time.sleep(0.010))
+    libc.pthread_mutex_unlock(mutex)
+    timed("clock_nanosleep", lambda: time.sleep(0.002))
+
+def again(what):
+    while time.monotonic() < stop:
+        what()
+
+works = (of_peer, of_client, of_counter, of_file, of_mutex, holder)
+threads = [threading.Thread(target=again, args=(what,)) for what in works]
+for thread in threads:
+    thread.start()
+timed("clock_nanosleep", lambda: time.sleep(max(0.0, stop - time.monotonic())))
+for thread in threads:
+    thread.join()
+with open(sys.argv[1], "w") as told:
+    told.write(f"{os.getpid()}\n" + "".join(f"{ns} {name}\n" for name, ns in spent.items()))
+for pid in children:
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+"#;
+
+/// Sleep of the process by what it was on, in seconds.
+fn recorded(recording: &Path, pid: u32) -> BTreeMap<&'static str, f64> {
+    let connection = Connection::open(recording).unwrap();
+    let sql = "SELECT s.call, s.slept_on, s.ns FROM sleep s JOIN processes p ON p.proc = s.proc
+               WHERE p.pid = ? AND s.state = 'asleep'";
+    let mut statement = connection.prepare(sql).unwrap();
+    let rows = statement.query_map([pid], |row| {
+        let (call, on): (String, String) = (row.get(0)?, row.get(1)?);
+        Ok((call, serde_json::from_str::<serde_json::Value>(&on).unwrap(), row.get::<_, i64>(2)?))
+    });
+    let mut all = BTreeMap::new();
+    for (call, on, ns) in rows.unwrap().map(Result::unwrap) {
+        let name = match (call.as_str(), on["kind"].as_str().unwrap()) {
+            ("recvfrom", "inet") if on["listens"] == true => "recvfrom client",
+            ("recvfrom", "inet") if on["remote"].is_string() => "recvfrom peer",
+            ("read", "anonymous") if on["name"] == "eventfd" => "read eventfd",
+            ("flock", _) => "flock",
+            ("futex", "futex") if on["value"] == 2 && on["op"] == 0 => "futex lock",
+            ("clock_nanosleep", _) => "clock_nanosleep",
+            _ => "other",
+        };
+        *all.entry(name).or_default() += ns as f64 / 1e9;
+    }
+    all
+}
+
+#[test]
+fn sleep_is_divided_as_the_sleepers_measured_it() {
+    const TEST: &str = "sleep_is_divided_as_the_sleepers_measured_it";
+    common::tried("kernel", TEST, || {
+        if common::root_or_skip("kernel", TEST) {
+            try_sleep_is_divided_as_the_sleepers_measured_it();
+        }
+    });
+}
+
+fn try_sleep_is_divided_as_the_sleepers_measured_it() {
+    let scratch = tempfile::tempdir().unwrap();
+    let [recording, told] = ["x.deburr", "told"].map(|name| scratch.path().join(name));
+    let mut record = Command::new(env!("CARGO_BIN_EXE_deburr"));
+    record.args(["record", "-q", "--force", "-o"]).arg(&recording);
+    record.args(["--", "python3", "-c", SLEEPERS]).arg(&told).arg(scratch.path().join("lock"));
+    assert!(record.stdin(Stdio::null()).stdout(Stdio::null()).status().unwrap().success());
+
+    let text = std::fs::read_to_string(&told).unwrap();
+    let (pid, rows) = text.split_once('\n').unwrap();
+    let measured: BTreeMap<&str, f64> = rows
+        .lines()
+        .map(|row| row.split_once(' ').unwrap())
+        .map(|(seconds, name)| (name, seconds.parse().unwrap()))
+        .collect();
+    assert_eq!(measured.len(), 6, "{text}");
+    let recorded = recorded(&recording, pid.parse().unwrap());
+    for (name, seconds) in &measured {
+        let sleep = recorded.get(name).copied().unwrap_or_default();
+        // A thread that was woken may wait for a CPU, or for the interpreter, before it can look at the clock: 2 % of its
+        // time, and a record stands for a millisecond.
+        let slack = 0.002 + 0.02 * 3.0 * if *name == "clock_nanosleep" { 4.0 } else { 1.0 };
+        assert!((sleep - seconds).abs() < slack, "{name}: {sleep} s, {seconds} s: {recorded:?}");
+    }
+    verdicts(&recording);
+}
+
+/// What the report makes of it.
+fn verdicts(recording: &Path) {
+    let mut report = Command::new(env!("CARGO_BIN_EXE_deburr"));
+    let output = report.args(["report", "--json"]).arg(recording).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let ledgers = report["ledger"].as_array().unwrap();
+    let ledger = ledgers.iter().find(|it| !it["asleep"].is_null()).unwrap();
+    let asleep = ledger["asleep"].as_array().unwrap();
+    let ns = |part: &serde_json::Value| part["ns"].as_u64().unwrap();
+    for state in ["sleep", "uninterruptible", "mem_stall"] {
+        let of = |all: &[serde_json::Value]| -> u64 {
+            all.iter().filter(|part| part["state"] == state).map(ns).sum()
+        };
+        let parts = ledger["parts"].as_array().unwrap();
+        assert_eq!(of(asleep), of(parts), "{state}: {ledger:#}");
+    }
+    let kind_of = |call: &str, on: &str| {
+        let has = |part: &&serde_json::Value| {
+            part["call"] == call && part["on"].as_str().unwrap_or_default().contains(on)
+        };
+        let parts: Vec<_> = asleep.iter().filter(has).map(|it| it["kind"].clone()).collect();
+        assert!(!parts.is_empty(), "{call} on {on}: {ledger:#}");
+        assert!(parts.iter().all(|kind| *kind == parts[0]), "{call} on {on}: {ledger:#}");
+        parts[0].as_str().unwrap().to_owned()
+    };
+    assert_eq!(kind_of("recvfrom", "clients of port"), "waits_for_work");
+    assert_eq!(kind_of("recvfrom", "127.0.0.1:"), "waits_for_others");
+    assert_eq!(kind_of("flock", ""), "waits_for_others");
+    assert_eq!(kind_of("futex", "a lock"), "waits_for_others");
+    assert_eq!(kind_of("clock_nanosleep", ""), "own_timer");
+    assert_eq!(kind_of("read", "eventfd"), "not_known");
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! On what the threads of the target sleep, and who wakes them.
+
+use super::observed::observed;
+use super::{ProcId, Source};
+use serde::{Deserialize, Serialize};
+
+/// In which state of the ledger a thread sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SleepState {
+    /// Interruptible sleep.
+    Asleep,
+    /// Uninterruptible sleep for block IO.
+    BlockIo,
+    /// Uninterruptible sleep for memory.
+    Memory,
+    /// Other uninterruptible sleep.
+    Uninterruptible,
+}
+
+/// On what a thread sleeps, as its system call says. Facts only: what they mean is judged when a recording is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum SleptOn {
+    /// Its call says nothing, or it could not be read.
+    #[default]
+    NotKnown,
+    /// A word in the memory of the process.
+    Futex {
+        /// Its address in the process.
+        address: u64,
+        /// The value that the thread expected there when it went to sleep: how libraries mark a lock that is waited for.
+        value: u32,
+        /// The operation of the call, `FUTEX_...`, without flags.
+        op: u32,
+    },
+    /// A file.
+    File {
+        /// Major and minor number of its filesystem's device, as `8:1`.
+        device: String,
+        /// Inode number.
+        inode: u64,
+    },
+    /// A pipe, or a named one.
+    Pipe,
+    /// A character device: a terminal, `/dev/fuse`, ...
+    Character,
+    /// A file without a name in any filesystem, or an event poll that found nothing ready: `eventpoll`, `eventfd`,
+    /// `timerfd`, `signalfd`, `inotify`, `io_uring`, ... at most seven letters of it.
+    Anonymous {
+        /// Beginning of the kernel's name of it.
+        name: String,
+    },
+    /// A socket of TCP, UDP, ...
+    Inet {
+        /// `tcp`, `udp` or the number of the socket's type.
+        protocol: String,
+        /// Its own port is one on which a process of its network namespace listens: its other end is a client. `None` = it
+        /// is not known who listens.
+        listens: Option<bool>,
+        /// Own port, if `listens`.
+        port: Option<u16>,
+        /// Address and port of the other end, if not `listens`.
+        remote: Option<String>,
+        /// An event poll that waits for several files found it ready.
+        ready: bool,
+    },
+    /// A unix socket.
+    Unix {
+        /// The process at the other end.
+        peer: Option<ProcId>,
+        /// It has an address: it listens, or was accepted.
+        accepted: bool,
+        /// An event poll that waits for several files found it ready.
+        ready: bool,
+    },
+    /// A socket of another family.
+    Socket {
+        /// `AF_...`
+        family: u16,
+    },
+    /// Many different ones, each of a small part of the time.
+    Others,
+}
+
+/// What ended a sleep.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "by", rename_all = "snake_case")]
+pub enum WokenBy {
+    /// Not known.
+    #[default]
+    NotKnown,
+    /// Nothing: it sleeps on.
+    NotYet,
+    /// A thread, by what it did.
+    Thread {
+        /// Its process; 0 in `proc` does not occur.
+        proc: ProcId,
+        /// What it did in the kernel, as in [`SleepTick::call`].
+        call: String,
+    },
+    /// The network, in the context of the process that sent, on this host.
+    Sender {
+        /// The process that sent.
+        proc: ProcId,
+    },
+    /// A soft interrupt: the network, or the end of a transfer.
+    SoftInterrupt,
+    /// A hard interrupt: a timer, or a device.
+    HardInterrupt,
+}
+
+impl WokenBy {
+    /// The process that ended it.
+    #[must_use]
+    pub fn process(&self) -> Option<ProcId> {
+        match self {
+            Self::Thread { proc, .. } | Self::Sender { proc } => Some(*proc),
+            _ => None,
+        }
+    }
+}
+
+/// Sleep of the threads of a process of the target, alike sleeps summed (BPF scheduler probe). For a millisecond of a
+/// thread's sleep, or for one that is longer, one is looked at, and stands for those before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SleepTick {
+    /// Start.
+    pub t0_ns: u64,
+    /// End.
+    pub t1_ns: u64,
+    /// The process.
+    pub proc: ProcId,
+    /// Which state of the ledger it is part of.
+    pub state: SleepState,
+    /// System call, as in the manual pages; in parentheses what is none: `(page fault)`, `(kernel work)`,
+    /// `(32-bit call)`, `(not known)`, `(others)`.
+    pub call: String,
+    /// On what.
+    pub on: SleptOn,
+    /// What ended it.
+    pub woken: WokenBy,
+    /// Sleep that these stand for.
+    pub ns: u64,
+    /// Number of sleeps that were looked at.
+    pub looked_at: u64,
+    /// The longest of them so far, from its beginning.
+    pub longest_ns: u64,
+}
+
+observed! { it: SleepTick over t0_ns..t1_ns, from Source::Sched; to [it.proc], it.woken.process(), it.on.peer() }
+
+impl SleptOn {
+    /// The process at the other end of a unix socket.
+    #[must_use]
+    pub fn peer(&self) -> Option<ProcId> {
+        match self {
+            Self::Unix { peer, .. } => *peer,
+            _ => None,
+        }
+    }
+}
