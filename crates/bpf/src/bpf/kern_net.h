@@ -23,7 +23,7 @@ struct sock_common {
 };
 
 struct upid {
-	int nr;
+	unsigned int nr;
 };
 
 struct pid {

@@ -36,8 +36,7 @@ const volatile __s64 pressure_minus_rq;
 /* The reader may report waits of at least this length while they are in progress. */
 const volatile __u64 long_wait_ns = 10000000;
 
-/* Sleeps of watched threads are recorded. If not, no program contains code for it. */
-const volatile bool tells_sleeps;
+const volatile bool tells_sleeps; /* of watched threads; if not, no program has code for it */
 
 /* The reader's current interval, one second long; it reads an epoch's data after it ended. */
 __u32 epoch = 1;
@@ -131,6 +130,7 @@ struct {
 #include "sched_leave.bpf.h"
 #include "sched_arrive.bpf.h"
 #include "sched_waiting.bpf.h"
+#include "sched_slept_on.bpf.h"
 #include "sched_sleep.bpf.h"
 #include "sched_wakeup.bpf.h"
 
@@ -275,11 +275,8 @@ static __always_inline int on_switch(unsigned long long *ctx, bool state_told, b
 		area->cpu.waited = with_throttled(area->cpu.waited, area->cpu.wait_throttled_ns);
 		area->cpu.wait_throttled_ns = 0;
 	}
-	if (tells_sleeps && area->cpu.scratch.slept_ns) {
-		area->cpu.scratch.task = (__u64)task_arg(ctx, NEXT);
-		end_sleep(area->cpu.id);
-		area->cpu.scratch.slept_ns = 0;
-	}
+	if (tells_sleeps && area->cpu.scratch.slept_ns)
+		slept(area, task_arg(ctx, NEXT));
 	if (unlikely(clock - area->cpu.compared_ns > COMPARE_EACH_NS))
 		compare_clocks(area, clock, bpf_ktime_get_ns() - clock, now == clock);
 	barrier();

@@ -128,9 +128,8 @@ impl Asleep {
     }
 
     fn take(&mut self, sleep: Sleep) {
-        let unknown = port_of(&sleep).is_some_and(|(pid, port)| {
-            self.watched.contains(&pid) && self.listening.has(pid, port).is_none()
-        });
+        let unknown =
+            port_of(&sleep).is_some_and(|(pid, port)| self.listening.has(pid, port).is_none());
         if unknown && self.pending.len() < PENDING {
             self.pending.push(sleep);
         } else {
