@@ -404,7 +404,7 @@ fn the_document_of_a_comparison_of_hosts_is_in_its_page() {
 }
 
 /// The text of the body of a page. Elements within a sentence are not words of their own.
-pub(super) fn plain_text(page: &str) -> String {
+pub(crate) fn plain_text(page: &str) -> String {
     let mut text = String::new();
     let mut inside = false;
     for c in page.split_once("<body>").unwrap().1.split("<script").next().unwrap().chars() {
