@@ -182,7 +182,9 @@ fn of_arms(it: &Outcome, blocks: &[Block]) -> ProvePlot {
     for (number, block) in (1..).zip(blocks) {
         let shown = block.value.map_or_else(|| why_not(block).to_owned(), |ns| measure.shown(ns));
         let done = done(block);
-        plot.table.row(cells(number, block, [sentence(&done), sentence(&shown)]));
+        // The heading says of what it is.
+        let cell = block.value.map_or_else(|| sentence(why_not(block)), duration);
+        plot.table.row(cells(number, block, [sentence(&done), cell]));
         plot.blocks.push(Shown {
             mark: block.arm.map_or(Mark::Plain, mark_of),
             values_ns: block.value.into_iter().collect(),
@@ -337,7 +339,11 @@ fn table_of(names: [&str; 2]) -> Table {
 }
 
 fn cells(number: usize, block: &Block, rest: [String; 2]) -> impl Iterator<Item = String> {
-    let time = |seconds: f64| duration(seconds * 1e9);
+    // In the unit of the axis; no experiment lasts for days.
+    let time = |seconds: f64| match seconds.abs() < 1e6 {
+        true => format!("{seconds:.1} s"),
+        false => duration(seconds * 1e9),
+    };
     [number.to_string(), time(block.at_seconds), time(block.seconds)].into_iter().chain(rest)
 }
 
