@@ -18,7 +18,7 @@ mod snapshot;
 mod store;
 mod targets;
 
-pub use targets::page::{comparison, transcript};
+pub use targets::page::{comparison, host_diff, transcript};
 pub use targets::rows::seed as rows_of_recording;
 
 use cap::Cap;

@@ -3,6 +3,7 @@
 //!
 //!     seed rows RECORDING OUTPUT        the rows of a recording, an input of the target `rows`
 //!     seed compare A B OUTPUT           what two recordings differ in, as JSON
+//!     seed diff A B OUTPUT           what two snapshots differ in, as JSON
 //!     seed read TEXT OUTPUT             what was read of the output of another tool, as JSON
 
 use std::path::Path;
@@ -19,12 +20,16 @@ fn main() -> ExitCode {
             let json = deburr_fuzz::comparison([a, b].map(Path::new));
             (json.map(String::into_bytes), output)
         }
+        ["diff", a, b, output] => {
+            let json = deburr_fuzz::host_diff([a, b].map(Path::new));
+            (json.map(String::into_bytes), output)
+        }
         ["read", text, output] => {
             (deburr_fuzz::transcript(Path::new(text)).map(String::into_bytes), output)
         }
         _ => {
             eprintln!(
-                "seed: error: give `rows`, `compare` or `read`, what it is made from, and an output"
+                "seed: error: give `rows`, `compare`, `diff` or `read`, what it is made from, and an output"
             );
             return ExitCode::from(2);
         }

@@ -4,8 +4,10 @@
 use crate::judged::{STYLE, visible};
 use crate::store;
 use deburr_core::compare::{Plan, Summary, compare};
+use deburr_core::host_diff::{HostInput, Measured};
 use deburr_core::render::{self, InPage, MOST_PAGE_BYTES};
 use deburr_core::rules;
+use deburr_core::snapshot::Snapshot;
 use deburr_core::transcript::{Given, Reader};
 use deburr_core::view::Fold;
 use std::path::Path;
@@ -63,6 +65,16 @@ fn shown(read: &InPage) -> (String, String, String) {
             render::json_document(it).expect(written),
             render::read_html(it).expect(written),
         ),
+        InPage::HostDiff(it) => (
+            render::host_diff(it, STYLE),
+            render::json_document(it).expect(written),
+            render::host_diff_html(it).expect(written),
+        ),
+        InPage::Experiment(it) => (
+            render::experiment(it, STYLE),
+            render::json_document(it).expect(written),
+            render::experiment_html(it).expect(written),
+        ),
     }
 }
 
@@ -84,6 +96,26 @@ pub fn comparison(recordings: [&Path; 2]) -> Result<String, String> {
         records.iter().for_each(|record| series.push(record));
     }
     let found = compare(&plan, [&series[0], &series[1]], ["a", "b"], "0.1.0");
+    render::json_document(&found).map_err(|error| error.to_string())
+}
+
+/// What `deburr diff` says of two snapshots, the second of a slow host, as JSON.
+///
+/// # Errors
+/// If one of them cannot be read.
+pub fn host_diff(snapshots: [&Path; 2]) -> Result<String, String> {
+    let read = |path: &Path| {
+        let document = std::fs::read(path).map_err(|error| error.to_string())?;
+        Snapshot::parse(&document).map_err(|error| error.to_string())
+    };
+    let [a, b] = snapshots.map(read);
+    let snapshots = [a?, b?];
+    let host =
+        |(snapshot, slow)| HostInput { snapshot, label: "a", slow: Some(slow), golden: false };
+    let hosts: Vec<HostInput<'_>> = snapshots.iter().zip([false, true]).map(host).collect();
+    let times = [(0, 0.11, [0.01, 0.10]), (1, 5.87, [0.05, 5.80])];
+    let measured = times.map(|(host, wall, cpu)| Measured::time(host, wall, Some(cpu)));
+    let found = rules::diff(&hosts, &measured, "0.1.0");
     render::json_document(&found).map_err(|error| error.to_string())
 }
 

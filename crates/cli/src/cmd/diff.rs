@@ -164,7 +164,7 @@ fn compared(
 }
 
 /// Exit status: whether a difference or a finding reaches the level of `--fail-on`.
-fn exit(diff: &HostDiff, fail_on: Option<Level>) -> Exit {
+pub(super) fn exit(diff: &HostDiff, fail_on: Option<Level>) -> Exit {
     let drift = diff.differences.iter().map(|it| it.severity);
     let worst = drift.chain(diff.findings.iter().map(|it| it.severity)).max();
     let limit = fail_on.map(Severity::from);

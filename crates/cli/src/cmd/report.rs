@@ -2,7 +2,7 @@
 //! `deburr report`: applies the rules to a recording.
 
 use super::page::{self, Page};
-use super::{compare, read, show};
+use super::{compare, diff, read, show};
 use crate::args::{PageArgs, ShowArgs};
 use crate::deadline;
 use crate::failure::{Exit, Failure};
@@ -76,6 +76,14 @@ fn of_another_page(of: &InPage, page: &Page, show: &ShowArgs) -> anyhow::Result<
         InPage::Read(it) => {
             (render::read_text(it, style), render::json_document(it)?, render::read_html(it)?)
         }
+        InPage::HostDiff(it) => {
+            (render::host_diff(it, style), render::json_document(it)?, render::host_diff_html(it)?)
+        }
+        InPage::Experiment(it) => (
+            render::experiment(it, style),
+            render::json_document(it)?,
+            render::experiment_html(it)?,
+        ),
     };
     if !page.is_stdout() {
         output::print(if show.json { json.as_bytes() } else { text.as_bytes() })?;
@@ -84,6 +92,7 @@ fn of_another_page(of: &InPage, page: &Page, show: &ShowArgs) -> anyhow::Result<
     Ok(match of {
         InPage::Comparison(it) => compare::exit(it, show),
         InPage::Read(it) => read::exit(it, show),
+        InPage::HostDiff(it) => diff::exit(it, show.fail_on),
         _ => Exit::Done,
     })
 }

@@ -254,11 +254,15 @@ fn pages(home: &Path) -> Vec<(&'static str, String)> {
     let fixture = |name: &str| std::fs::read(root().join("fixtures").join(name)).unwrap();
     let check = serde_json::from_slice(&fixture("cpu-check/busy-vm.json")).unwrap();
     let sweep = serde_json::from_slice(&fixture("sweep/example.json")).unwrap();
+    let [falls, follows] = ["prove/falls.json", "prove/follows.json"]
+        .map(|name| serde_json::from_slice(&fixture(name)).unwrap());
     vec![
         ("neighbour", report("neighbour-4")),
         ("writeback", report("writeback")),
         ("cpu-check", render::cpu_check_html(&check).unwrap()),
         ("sweep", render::sweep_html(&sweep).unwrap()),
+        ("prove", render::experiment_html(&falls).unwrap()),
+        ("prove-period", render::experiment_html(&follows).unwrap()),
         of("compare", &["compare", &two, &eight]),
         of("compare-io", &["compare", &busy, &slow]),
         of("read", &["read", &runqlat]),

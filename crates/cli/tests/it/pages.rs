@@ -5,7 +5,7 @@
 
 use crate::program::{refuse, run, scratch, stderr, stdout};
 use crate::repo::root;
-use deburr_core::render::MOST_PAGE_BYTES;
+use deburr_core::render::{self, MOST_PAGE_BYTES};
 use std::fs;
 
 fn recording(scenario: &str) -> String {
@@ -92,6 +92,37 @@ fn pages_of_others_are_refused_or_read_within_bounds() {
     // A hole takes no room, and could be of any length.
     file.set_len(1 << 40).unwrap();
     assert!(refuse(&["report", shown]).contains("longer than 8 MiB"));
+}
+
+#[test]
+fn comparisons_of_hosts_and_experiments_are_read_back() {
+    let here = scratch();
+    let file = |name: &str| here.path().join(name).to_str().unwrap().to_owned();
+    let fixture = |name: &str| fs::read(root().join("fixtures").join(name)).unwrap();
+    let [healthy, slow] = ["drift-healthy.json", "drift-slow.json"].map(|name| {
+        fs::write(file(name), fixture(&format!("snapshots/{name}"))).unwrap();
+        file(name)
+    });
+    let hosts = ["diff", &healthy, &slow, "--slow", "B"];
+    let (page, again) = (file("page.html"), file("again.html"));
+    let shown = |arguments: &[&str]| stdout(&run(arguments, 0));
+    run(&[&hosts[..], &["--html", &page]].concat(), 0);
+    for option in ["-v", "-q", "--json"] {
+        assert_eq!(shown(&["report", option, &page]), shown(&[&hosts[..], &[option]].concat()));
+    }
+    run(&["report", "--fail-on", "medium", &page], 1);
+    run(&["report", &page, "--html", &again], 0);
+    assert_eq!(fs::read(&again).unwrap(), fs::read(&page).unwrap());
+    for name in ["prove/falls.json", "prove/follows.json"] {
+        let document = fixture(name);
+        let outcome = serde_json::from_slice(&document).unwrap();
+        fs::write(&page, render::experiment_html(&outcome).unwrap()).unwrap();
+        let text = shown(&["report", &page]);
+        assert!(text.starts_with("confirmed: ") && text.contains("\n  hypothesis "), "{text}");
+        assert_eq!(shown(&["report", "--json", &page]).as_bytes(), document);
+        run(&["report", &page, "--html", &again, "--force"], 0);
+        assert_eq!(fs::read(&again).unwrap(), fs::read(&page).unwrap());
+    }
 }
 
 #[test]

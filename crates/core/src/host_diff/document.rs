@@ -5,6 +5,7 @@
 use crate::finding::{Finding, NotChecked, RuledOut, Severity};
 use crate::snapshot::{Area, Class, Tool, Value};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// Identifier of the document's schema.
 pub const SCHEMA: &str = "deburr.diff/1";
@@ -66,9 +67,10 @@ impl HostDiff {
         else {
             return vec![];
         };
+        let best: BTreeSet<&String> = separation.best.iter().collect();
         let separates = |it: &&Difference| {
-            separation.slow + separation.fast > 2
-                && separation.best.contains(&it.key)
+            separation.slow.saturating_add(separation.fast) > 2
+                && best.contains(&it.key)
                 && it.test.as_ref().is_some_and(super::Test::is_perfect)
         };
         let with_values = |difference| {

@@ -150,12 +150,14 @@ impl Measure {
     pub fn shown(&self, ns: f64) -> String {
         let sign = if ns < 0.0 { "-" } else { "" };
         let time = units::duration(ns.abs());
-        match self {
-            Self::Queued | Self::Throttled | Self::BlockIo | Self::Stalled => {
-                format!("{sign}{time} of every second")
-            }
-            _ => format!("{sign}{time}"),
-        }
+        let per = if self.is_of_every_second() { " of every second" } else { "" };
+        format!("{sign}{time}{per}")
+    }
+
+    /// Whether it is an amount of every second, and not a length.
+    #[must_use]
+    pub fn is_of_every_second(&self) -> bool {
+        matches!(self, Self::Queued | Self::Throttled | Self::BlockIo | Self::Stalled)
     }
 
     /// Whether the number comes from a command that is run, and not from what was observed.

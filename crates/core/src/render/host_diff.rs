@@ -12,6 +12,7 @@ use crate::host_diff::document::{Change, Difference, HostDiff, TakesEffect, Valu
 use crate::host_diff::{AfterTest, Plan, Step};
 use crate::text::escape::{command, identifier, label, sentence};
 use crate::text::units::{count, counted, duration, share};
+use std::collections::BTreeSet;
 
 /// Maximum number of differences that are shown in detail without -v.
 const DETAILED: usize = 10;
@@ -23,6 +24,8 @@ const ROWS: usize = 20;
 const HOSTS: usize = 6;
 /// Number of quick tests from which on a plan is told to save them.
 const SAVED_MIN: f64 = 0.1;
+/// Columns for the letter of a host. All of them have fewer.
+const ID_COLUMNS: usize = 8;
 /// Columns for the letters of hosts.
 const HOST_COLUMNS: usize = 20;
 
@@ -39,8 +42,10 @@ pub(super) fn write(page: &mut Page, diff: &HostDiff, style: TextStyle) {
     page.paragraph(0, 2, Colour::Heading, &headline(diff));
     hosts(page, diff, style.verbosity);
     // What separates them all is the title of a finding.
-    let separation =
-        diff.separation.as_ref().filter(|it| it.slow + it.fast > 2 && diff.separating().is_empty());
+    let separation = diff
+        .separation
+        .as_ref()
+        .filter(|it| it.slow.saturating_add(it.fast) > 2 && diff.separating().is_empty());
     let summaries =
         [diff.measured.as_ref().map(|it| &it.summary), separation.map(|it| &it.summary)];
     for summary in summaries.into_iter().flatten() {
@@ -48,10 +53,13 @@ pub(super) fn write(page: &mut Page, diff: &HostDiff, style: TextStyle) {
         page.paragraph(0, 2, Colour::Plain, &sentence(summary));
     }
     findings(page, diff, style.verbosity);
+    // No other facts separate slow hosts from fast ones better.
+    let best: BTreeSet<&str> =
+        diff.separation.iter().flat_map(|it| &it.best).map(String::as_str).collect();
     let (matter, rest): (Vec<&Difference>, Vec<&Difference>) =
         diff.differences.iter().partition(|it| {
             it.severity >= Severity::Medium && !it.cannot_explain() && separates(it)
-                || is_best(diff, it)
+                || best.contains(it.key.as_str())
         });
     let detailed = match style.verbosity {
         0 => 0,
@@ -100,12 +108,9 @@ pub(super) fn write(page: &mut Page, diff: &HostDiff, style: TextStyle) {
 
 /// Whether the difference may be related to which hosts are slow; with fewer than 6 hosts any difference may be.
 fn separates(it: &Difference) -> bool {
-    it.test.as_ref().is_none_or(|test| test.chance <= UNLIKELY || test.slow_of + test.fast_of < 6)
-}
-
-/// Whether no other fact separates slow hosts from fast ones better.
-fn is_best(diff: &HostDiff, it: &Difference) -> bool {
-    diff.separation.as_ref().is_some_and(|separation| separation.best.contains(&it.key))
+    it.test
+        .as_ref()
+        .is_none_or(|test| test.chance <= UNLIKELY || test.slow_of.saturating_add(test.fast_of) < 6)
 }
 
 /// How many differences there are, and of which severity.
@@ -150,7 +155,7 @@ fn hosts(page: &mut Page, diff: &HostDiff, verbosity: u8) {
             n => format!(", against most in {n}"),
         };
         table.row([
-            host.id.clone(),
+            id(&host.id),
             label(&host.name, 24),
             label(&format!("{} {}", host.kernel, host.arch), 26),
             label(host.idle_driver.as_deref().unwrap_or("?"), 14),
@@ -236,7 +241,9 @@ fn differences(page: &mut Page, block: &[&Difference]) {
             let effects: Vec<&str> = it.effects.iter().map(|effect| effect.words()).collect();
             line("slows ", &format!("{}: {}", hosts_of(&it.slows), effects.join(", ")));
         }
-        if let Some(test) = it.test.as_ref().filter(|test| test.slow_of + test.fast_of > 2) {
+        if let Some(test) =
+            it.test.as_ref().filter(|test| test.slow_of.saturating_add(test.fast_of) > 2)
+        {
             let value = it.values.get(test.value as usize).map_or("", |held| held.shown.as_str());
             line("separates ", &format!("`{}`: {}", value.replace('`', "'"), test.words()));
         }
@@ -305,7 +312,7 @@ fn plan(page: &mut Page, plan: &Plan, verbosity: u8) {
         let tests = counted(plan.steps.len() as u64, "test", "tests");
         let title = format!(
             "to find out which one it is, on {}: {tests}, first {} (how: without -q)",
-            plan.on,
+            id(&plan.on),
             names_of(first)
         );
         page.paragraph(0, 2, Colour::Heading, &title);
@@ -313,7 +320,8 @@ fn plan(page: &mut Page, plan: &Plan, verbosity: u8) {
     }
     let mut title = format!(
         "how to find out which one it is, on {}: {:.1} quick tests on average",
-        plan.on, plan.expected_cost
+        id(&plan.on),
+        plan.expected_cost
     );
     if plan.one_by_one_cost - plan.expected_cost >= SAVED_MIN {
         title += &format!(" (one by one: {:.1})", plan.one_by_one_cost);
@@ -366,8 +374,13 @@ fn value(held: &ValueOnHosts, columns: usize) -> String {
     label(&held.shown, columns)
 }
 
+/// The letter of a host.
+fn id(text: &str) -> String {
+    label(text, ID_COLUMNS)
+}
+
 fn hosts_of(ids: &[String]) -> String {
-    let mut text = ids.iter().take(HOSTS).map(String::as_str).collect::<Vec<_>>().join(" ");
+    let mut text = ids.iter().take(HOSTS).map(|it| id(it)).collect::<Vec<_>>().join(" ");
     if ids.len() > HOSTS {
         text += &format!(" +{}", ids.len() - HOSTS);
     }

@@ -21,6 +21,7 @@ mod names;
 mod page;
 mod plot;
 mod prove;
+mod prove_plot;
 mod read;
 mod sheet;
 mod sweep;

@@ -3,6 +3,7 @@
 
 use super::TextStyle;
 use super::lengths::Lengths;
+use super::prove_plot::ProvePlot;
 use super::table::Table;
 use super::wrap::wrap_hanging;
 use crate::finding::Severity;
@@ -65,9 +66,29 @@ pub(super) enum Block {
     /// A table.
     Table(Table),
     /// A plot with its table.
-    Lengths(Box<Lengths>),
+    Plot(Box<Plot>),
     /// An empty line.
     Gap,
+}
+
+/// A plot, with the numbers for its table.
+pub(super) enum Plot {
+    /// How long waits or requests are.
+    Lengths(Lengths),
+    /// The blocks of an experiment.
+    Prove(ProvePlot),
+}
+
+impl From<Lengths> for Plot {
+    fn from(of: Lengths) -> Self {
+        Self::Lengths(of)
+    }
+}
+
+impl From<ProvePlot> for Plot {
+    fn from(of: ProvePlot) -> Self {
+        Self::Prove(of)
+    }
 }
 
 impl Page {
@@ -100,13 +121,13 @@ impl Page {
     }
 
     /// Keeps a plot; whether this page does, or has no more room for one. Text has none.
-    pub(super) fn plot(&mut self, of: impl FnOnce() -> Option<Lengths>) -> bool {
+    pub(super) fn plot<P: Into<Plot>>(&mut self, of: impl FnOnce() -> Option<P>) -> bool {
         let Some(blocks) = &mut self.blocks else { return false };
         let Some(of) = of() else { return true };
         match blocks.plots_left.checked_sub(1) {
             Some(left) => {
                 blocks.plots_left = left;
-                blocks.all.push(Block::Lengths(Box::new(of)));
+                blocks.all.push(Block::Plot(Box::new(of.into())));
             }
             None => blocks.lacks_plots = true,
         }

@@ -4,18 +4,17 @@
 use super::TextStyle;
 use super::bars::bar;
 use super::page::{Colour, Page};
+use super::prove_plot;
 use super::table::{Column, Table};
-use crate::prove::design::Arm;
 use crate::prove::experiment::Test;
-use crate::prove::measure::Measure;
-use crate::prove::outcome::{Block, Change, Outcome};
+use crate::prove::outcome::{Change, Outcome};
 use crate::prove::verdict::Verdict;
 use crate::text::escape::sentence;
 use crate::text::{shell_quote, ticked, units};
 
-/// Width of the bars of the blocks.
 /// Most distances of bursts that are shown of a block.
 const DISTANCES: usize = 8;
+/// Width of the bars of the blocks.
 const BAR_COLUMNS: usize = 30;
 /// Width of a label.
 const LABEL: usize = 12;
@@ -140,7 +139,7 @@ pub(super) fn write(page: &mut Page, it: &Outcome, style: TextStyle) {
     }
     if !it.blocks.is_empty() {
         page.gap();
-        blocks(page, &it.blocks, &it.plan.experiment.measure);
+        blocks(page, it);
     }
     page.gap();
     if let Some(result) = &it.result {
@@ -225,8 +224,12 @@ fn probability(p: f64) -> String {
     if p < 0.001 { "less than 0.001".into() } else { format!("{p:.3}") }
 }
 
-/// The blocks in the order of time: what was done, a bar, and the number.
-fn blocks(page: &mut Page, blocks: &[Block], measure: &Measure) {
+/// The blocks in the order of time: a plot, or what was done, a bar, and the number.
+fn blocks(page: &mut Page, it: &Outcome) {
+    if page.plot(|| prove_plot::of(it)) {
+        return;
+    }
+    let (blocks, measure) = (&it.blocks, &it.plan.experiment.measure);
     let most = blocks.iter().filter_map(|it| it.value).fold(0.0, f64::max);
     let mut table = Table::new(&[
         Column::Right,
@@ -236,12 +239,6 @@ fn blocks(page: &mut Page, blocks: &[Block], measure: &Measure) {
     ]);
     table.heading(["block", "", "", &sentence(&measure.words())]);
     for (number, block) in (1..).zip(blocks) {
-        let what = match (block.arm, block.set_to) {
-            (Some(Arm::Before), _) => "as it was".to_owned(),
-            (Some(Arm::Changed), _) => "changed".to_owned(),
-            (None, Some(value)) => format!("set to {value}"),
-            (None, None) => String::new(),
-        };
         let (shown, length) = match (block.value, &block.why_not) {
             (Some(value), _) => {
                 let shown = match &*block.distances_ns {
@@ -255,7 +252,7 @@ fn blocks(page: &mut Page, blocks: &[Block], measure: &Measure) {
         let predicted = block.predicted_ns.map(|ns| format!(", predicted {}", units::duration(ns)));
         table.row([
             number.to_string(),
-            sentence(&what),
+            sentence(&prove_plot::done(block)),
             length,
             sentence(&(shown + &predicted.unwrap_or_default())),
         ]);
@@ -267,11 +264,12 @@ fn blocks(page: &mut Page, blocks: &[Block], measure: &Measure) {
 pub(super) mod tests {
     use super::*;
     use crate::finding::{Host, Target, Tool};
-    use crate::prove::design::{Design, Limits};
+    use crate::prove::design::{Arm, Design, Limits};
     use crate::prove::effect::{Direction, MinimalEffect};
     use crate::prove::experiment::Experiment;
     use crate::prove::judge::{Guard, Question, judge};
-    use crate::prove::outcome::{Outcomes, Plan, SCHEMA, Starts};
+    use crate::prove::measure::Measure;
+    use crate::prove::outcome::{Block, Outcomes, Plan, SCHEMA, Starts};
     use crate::text::Unit;
 
     /// An experiment whose blocks were measured, on a host of hostile names.

@@ -2,10 +2,10 @@
 //! What is written for a terminal as a page: headings, paragraphs and tables become elements, lines that must not be
 //! wrapped stay as they are.
 
-use super::super::page::{Block, Colour};
+use super::super::page::{Block, Colour, Plot};
 use super::super::table::{Column, Table};
 use super::markup::{Markup, class, none};
-use super::{Cell, plots, table};
+use super::{Cell, plots, prove, table};
 
 /// The blocks, the first of which is the headline.
 pub(super) fn write(to: &mut Markup, blocks: &[Block]) {
@@ -16,7 +16,10 @@ pub(super) fn write(to: &mut Markup, blocks: &[Block]) {
         match block {
             Block::Gap => {}
             Block::Table(of) => shown(to, of),
-            Block::Lengths(of) => plots::write(to, of),
+            Block::Plot(of) => match &**of {
+                Plot::Lengths(of) => plots::write(to, of),
+                Plot::Prove(of) => prove::write(to, of),
+            },
             Block::Line { ink: Colour::Heading, text, .. } => to.prose("h2", &none(), text),
             Block::Line { indent, ink, text } if *indent < 4 && *ink != Colour::Plain => {
                 to.prose("p", &paragraph(*ink), text);

@@ -4,8 +4,10 @@
 use crate::compare::document::Comparison;
 use crate::cpu_check::document::Document;
 use crate::finding::{REPORT_SCHEMA, Report};
+use crate::host_diff::document::HostDiff;
+use crate::prove::outcome::Outcome;
 use crate::sweep::Sweep;
-use crate::{compare, cpu_check, sweep, transcript};
+use crate::{compare, cpu_check, host_diff, prove, sweep, transcript};
 use memchr::memmem;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
@@ -38,6 +40,10 @@ pub enum InPage {
     Comparison(Box<Comparison>),
     /// What was read of transcripts.
     Read(Box<transcript::Document>),
+    /// A comparison of hosts.
+    HostDiff(Box<HostDiff>),
+    /// An experiment.
+    Experiment(Box<Outcome>),
 }
 
 /// Why a page cannot be read.
@@ -46,9 +52,6 @@ pub enum PageError {
     /// It holds no document.
     #[error("holds no report of deburr: it is another page, or was cut short")]
     Nothing,
-    /// It shows something else.
-    #[error("is not read back: its document is in the page, in the element `{0}`")]
-    Other(&'static str),
     /// Its document is not one.
     #[error("holds a document that cannot be read: {0}")]
     Broken(#[from] serde_json::Error),
@@ -93,9 +96,15 @@ pub fn read_page(page: &[u8]) -> Result<InPage, PageError> {
         known(&read.schema, transcript::READ_SCHEMA)?;
         return Ok(InPage::Read(read));
     }
-    let is_there = |id: &&str| memmem::find(page, start(id).as_bytes()).is_some();
-    let other = [HOST_DIFF, EXPERIMENT].into_iter().find(is_there);
-    Err(other.map_or(PageError::Nothing, PageError::Other))
+    if let Some(diff) = document::<Box<HostDiff>>(page, HOST_DIFF)? {
+        known(&diff.schema, host_diff::document::SCHEMA)?;
+        return Ok(InPage::HostDiff(diff));
+    }
+    if let Some(experiment) = document::<Box<Outcome>>(page, EXPERIMENT)? {
+        known(&experiment.schema, prove::outcome::SCHEMA)?;
+        return Ok(InPage::Experiment(experiment));
+    }
+    Err(PageError::Nothing)
 }
 
 fn known(schema: &str, known: &str) -> Result<(), PageError> {

@@ -15,6 +15,7 @@ mod load;
 mod markup;
 mod plots;
 mod png;
+mod prove;
 mod size;
 mod svg;
 mod sweep;

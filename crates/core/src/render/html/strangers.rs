@@ -3,11 +3,14 @@
 //! its own.
 
 use super::super::golden::{any_text, sample};
-use super::super::{TextStyle, comparison, cpu_check, read_text, sweep_text};
-use super::tests::check;
+use super::super::prove_plot::tests::examples;
+use super::super::{
+    TextStyle, comparison, cpu_check, experiment, host_diff, read_text, sweep_text,
+};
+use super::tests::{check, drifted};
 use super::{
-    InPage, MOST_PAGE_BYTES, comparison_html, cpu_check_html, embedded, html, read_html, read_page,
-    sweep_html,
+    InPage, MOST_PAGE_BYTES, comparison_html, cpu_check_html, embedded, experiment_html,
+    host_diff_html, html, read_html, read_page, sweep_html,
 };
 use crate::transcript::{Given, Judged, Reader};
 use crate::{compare, transcript};
@@ -16,7 +19,7 @@ use serde_json::Value;
 use std::sync::LazyLock;
 
 /// A document of each kind, with the element that it is in.
-static DOCUMENTS: LazyLock<[(&str, Value); 5]> = LazyLock::new(|| {
+static DOCUMENTS: LazyLock<[(&str, Value); 8]> = LazyLock::new(|| {
     let sweep = include_str!("../../../../../fixtures/sweep/example.json");
     let check = include_str!("../../../../../fixtures/cpu-check/hidden-smt.json");
     let mut reader = Reader::new(Given { cpus: Some(4), interval_s: None });
@@ -39,6 +42,7 @@ static DOCUMENTS: LazyLock<[(&str, Value); 5]> = LazyLock::new(|| {
         not_checked: report.not_checked,
     };
     let read = transcript::Document { rules: Some(rules), ..read.document };
+    let [(_, falls), (_, follows)] = examples();
     let value = |it: Result<Value, serde_json::Error>| it.expect("a document");
     [
         (embedded::SWEEP, value(serde_json::from_str(sweep))),
@@ -46,6 +50,9 @@ static DOCUMENTS: LazyLock<[(&str, Value); 5]> = LazyLock::new(|| {
         (embedded::READ, value(serde_json::to_value(read))),
         (embedded::REPORT, value(serde_json::to_value(sample("rhythm")))),
         (embedded::CHECK, value(serde_json::from_str(check))),
+        (embedded::HOST_DIFF, value(serde_json::to_value(drifted()))),
+        (embedded::EXPERIMENT, value(serde_json::to_value(falls))),
+        (embedded::EXPERIMENT, value(serde_json::to_value(follows))),
     ]
 });
 
@@ -124,6 +131,8 @@ fn show(it: &InPage, style: TextStyle) -> (String, String) {
             (super::super::text(it, style), html(it, None, check.as_deref()).unwrap())
         }
         InPage::Check(it) => (cpu_check(it, style), cpu_check_html(it).unwrap()),
+        InPage::HostDiff(it) => (host_diff(it, style), host_diff_html(it).unwrap()),
+        InPage::Experiment(it) => (experiment(it, style), experiment_html(it).unwrap()),
     }
 }
 
@@ -167,6 +176,22 @@ fn no_text_of_a_document_steers_the_terminal() {
         }
     }
     assert!(shown.is_empty(), "these are shown as they are: {shown:#?}");
+}
+
+#[test]
+fn no_number_of_a_document_is_too_large() {
+    for (id, document) in &*DOCUMENTS {
+        for place in 0..places(document) {
+            let mut other = document.clone();
+            changed(&mut other, place, &Change::Number(u64::MAX.into())).unwrap();
+            if other == *document {
+                continue;
+            }
+            let Ok(read) = read_page(page(id, &other).as_bytes()) else { continue };
+            let (_, html) = show(&read, STYLE);
+            assert!(!html.contains("=\"inf") && !html.contains("=\"NaN"), "{id}, place {place}");
+        }
+    }
 }
 
 #[test]
