@@ -388,12 +388,15 @@ impl SchedProbe {
         self.object.map_bytes()
     }
 
-    /// The timed runs of the switch program, timed while [`crate::RunStats`] existed.
+    /// The timed runs of the switch program, timed while [`crate::RunStats`] existed. Their time includes that of the runs
+    /// at wake-ups.
     #[must_use]
     pub fn timed_runs(&self) -> Option<crate::TimedRuns> {
         let timed = self.object.timed_runs_of(self.names.switch());
         let wakings = self.names.waking.iter().filter_map(|it| self.object.timed_runs_of(it));
-        wakings.fold(timed, |sum, more| sum.map(|sum| sum + more))
+        wakings.fold(timed, |sum, more| {
+            sum.map(|sum| crate::TimedRuns { ns: sum.ns + more.ns, ..sum })
+        })
     }
 }
 
