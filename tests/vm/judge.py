@@ -13,6 +13,8 @@ CULPRIT_SHARE = 0.8
 # Bytes are counted, not measured: what differs is what a filesystem adds.
 BYTES_TOLERANCE = 0.01
 DISK_SHARE = 0.6
+# It does nothing else, once it has started.
+PIPE_SHARE = 0.95
 # The rest is waiting behind each other before the quota is used up.
 CROWD_SHARE = 0.8
 
@@ -23,6 +25,7 @@ TITLES = [
     "`sched_switch`, hooks",
     "throttle clock",
     "neighbour: victim queued, neighbour's blame",
+    "reader of a pipe: of its sleep, in `read` of a pipe",
     "quota: throttled, by `cpu.stat`",
     "new threads under a quota: of their waiting, throttled",
     "files: their bytes, all bytes by `diskstats`",
@@ -69,11 +72,11 @@ def files(recording):
 
 def judge(said, recording):
     """Cells under TITLES, and complaints, out of the machine's output by part and its recording."""
-    reports = {name: document(said.get(name, "")) for name in ("doctor", "neighbour", "quota", "crowd", "limits", "disk")}
+    reports = {name: document(said.get(name, "")) for name in ("doctor", "neighbour", "asleep", "quota", "crowd", "limits", "disk")}
     failed = [f"{name}: no JSON: {said.get(name, '').strip()[:300]}" for name in reports if not reports[name]]
     if failed:
         return ["-"] * len(TITLES), failed
-    doctor, neighbour, quota, crowd, limits, disk = reports.values()
+    doctor, neighbour, asleep, quota, crowd, limits, disk = reports.values()
 
     def hold(condition, complaint):
         if not condition:
@@ -90,6 +93,14 @@ def judge(said, recording):
     blamed = sum(c["share"] for c in first["causes"] if c.get("comm") == "neighbour")
     hold(blamed >= CULPRIT_SHARE, f"neighbour: the neighbour got {blamed:.0%} of the blame")
     hold("SCH002" not in codes(neighbour), "neighbour: SCH002 without a quota")
+
+    slept = next((entry for entry in asleep["ledger"] if entry.get("asleep")), {"asleep": []})["asleep"]
+    in_read = sum(p["ns"] for p in slept if (p["call"], p.get("on")) == ("read", "a pipe"))
+    by_pipe = in_read / max(sum(p["ns"] for p in slept), 1)
+    hold(by_pipe >= PIPE_SHARE, f"asleep: {by_pipe:.1%} of the sleep is in `read` of a pipe: {slept}")
+    woken = {p.get("woken_by") for p in slept} - {None, "nobody so far"}
+    # Where the kernel's types do not say where the preempt count is, nobody is named.
+    hold(woken <= {"`sh`"}, f"asleep: woken by {woken}")
 
     limited, error = shares(quota, "limited")
     hold(error <= LEDGER_TOLERANCE, f"quota: ledger is {error:.2%} off")
@@ -130,6 +141,7 @@ def judge(said, recording):
         f"{bpf['sched_switch_arguments']} arguments, " + " + ".join(bpf["hooks"]),
         f"`{bpf['throttle_clock']}`",
         f"{percent(waiting.get('queued', 0))}, {percent(blamed)}",
+        f"{percent(by_pipe)}, {'woken by the writer' if woken else 'by whom is not known'}",
         f"{percent(throttled)}, {percent(truth)}",
         percent(by_quota),
         f"{percent(min(by_file.values(), default=0))} to {percent(max(by_file.values(), default=0))}, {percent(all_bytes)}",

@@ -28,6 +28,16 @@ part neighbour deburr -p "$victim" -d 5 --json
 kill -9 "$victim" $neighbours
 wait
 
+# Who reads from a pipe what a shell writes now and then.
+mkfifo /pipe
+sh -c 'echo $$ >/reader; exec cat' </pipe >/dev/null &
+sh -c 'while :; do echo line; sleep 0.2; done' >/pipe &
+writer=$!
+sleep 1
+part asleep deburr -p "$(cat /reader)" -d 4 --json
+kill -9 "$writer" "$(cat /reader)"
+wait
+
 # The kernel's own count of throttled time is printed beside the report.
 spin limited 1
 limited=$!
