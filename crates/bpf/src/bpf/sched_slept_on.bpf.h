@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * In which call a thread sleeps, and on which file or socket. Included by sched.bpf.c only.
+ *
+ * No system call is hooked: its number and arguments lie on top of the kernel stack of the thread
+ * that sleeps in it, and through them the file is found.
+ */
+
+/* Which calls have a file descriptor as their first argument. */
+const volatile __u8 takes_fd[SLEEP_CALLS] = {};
+/* "[eventpo", as a number. */
+#define EVENTPOLL 0x6f70746e6576655bULL
+
+/* From the bottom of a thread's kernel stack to the registers that its system call saved; 0 = not
+ * known. */
+__u64 regs_offset = 0;
+static __always_inline __s64 call_of(__u64 regs)
+{
+	if (bpf_core_field_exists(((struct pt_regs___x86 *)0)->orig_ax)) {
+		if (NUMBER_AT(struct pt_regs___x86, regs, cs) == USER32_CS)
+			return SLEEP_COMPAT;
+		return NUMBER_AT(struct pt_regs___x86, regs, orig_ax);
+	}
+	if (bpf_core_field_exists(((struct pt_regs___arm64 *)0)->syscallno)) {
+		if (NUMBER_AT(struct pt_regs___arm64, regs, pstate) & PSR_MODE32_BIT)
+			return SLEEP_COMPAT;
+		return NUMBER_AT(struct pt_regs___arm64, regs, syscallno);
+	}
+	return SLEEP_UNKNOWN;
+}
+
+/* What the thread is doing in the kernel: the number of a system call, or enum sleep_call. */
+static __always_inline __s64 call_in(__u64 *cell, __u64 task, __u64 *regs)
+{
+	__s64 call;
+
+	if (!regs_offset)
+		return SLEEP_UNKNOWN;
+	if (NUMBER_AT(struct task_struct, task, flags) &
+	    (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER))
+		return SLEEP_KERNEL;
+	*regs = ADDRESS_AT(cell, struct task_struct, task, stack) + regs_offset;
+	call = call_of(*regs);
+	return call >= 0 && call < SLEEP_CALLS ? call : call == SLEEP_COMPAT ? call : SLEEP_NO_CALL;
+}
+
+static __always_inline void note_arguments(struct sched_sleep *sleep, __u64 regs)
+{
+	if (bpf_core_field_exists(((struct pt_regs___x86 *)0)->orig_ax)) {
+		sleep->argument[0] = NUMBER_AT(struct pt_regs___x86, regs, di);
+		sleep->argument[1] = NUMBER_AT(struct pt_regs___x86, regs, si);
+		sleep->argument[2] = NUMBER_AT(struct pt_regs___x86, regs, dx);
+	} else if (bpf_core_field_exists(((struct pt_regs___arm64 *)0)->syscallno)) {
+		sleep->argument[0] = NUMBER_AT(struct pt_regs___arm64, regs, orig_x0);
+		sleep->argument[1] = NUMBER_AT(struct pt_regs___arm64, regs, regs[1]);
+		sleep->argument[2] = NUMBER_AT(struct pt_regs___arm64, regs, regs[2]);
+	}
+}
+
+/* --- the file --- */
+
+static __always_inline void note_addresses(struct sched_sleep *sleep, __u64 sock)
+{
+	sleep->local_port = NUMBER_AT(struct sock, sock, __sk_common.skc_num);
+	sleep->remote_port = __builtin_bswap16(NUMBER_AT(struct sock, sock, __sk_common.skc_dport));
+	if (sleep->family == AF_INET) {
+		sleep->remote[0] = NUMBER_AT(struct sock, sock, __sk_common.skc_daddr);
+		return;
+	}
+	for (int i = 0; i < 4; i++)
+		sleep->remote[i] =
+			NUMBER_AT(struct sock, sock, __sk_common.skc_v6_daddr.in6_u.u6_addr32[i]);
+}
+
+static __always_inline void note_unix(struct sched_sleep *sleep, __u64 *cell, __u64 sock)
+{
+	__u64 pid = ADDRESS_AT(cell, struct sock, sock, sk_peer_pid);
+
+	/* The side that accepted has the address of the listener. */
+	sleep->has_address = ADDRESS_AT(cell, struct unix_sock, sock, addr) != 0;
+	if (pid)
+		sleep->peer = NUMBER_AT(struct pid, pid, numbers[0].nr);
+}
+
+static __always_inline void note_socket(struct sched_sleep *sleep, __u64 *cell, __u64 file)
+{
+	__u64 sock = ADDRESS_AT(cell, struct file, file, private_data);
+
+	sock = ADDRESS_AT(cell, struct socket, sock, sk);
+	if (!sock)
+		return;
+	sleep->family = NUMBER_AT(struct sock, sock, __sk_common.skc_family);
+	sleep->socket_type = NUMBER_AT(struct sock, sock, sk_type);
+	sleep->socket_state = NUMBER_AT(struct sock, sock, __sk_common.skc_state);
+	if (sleep->family == AF_INET || sleep->family == AF_INET6)
+		note_addresses(sleep, sock);
+	else if (sleep->family == AF_UNIX)
+		note_unix(sleep, cell, sock);
+}
+
+/* The first file that an event poll found ready, if it is a socket: it ended the sleep. */
+static __always_inline void note_ready(struct sched_sleep *sleep, __u64 *cell, __u64 file)
+{
+	__u64 poll = ADDRESS_AT(cell, struct file, file, private_data);
+	__u64 list = poll + bpf_core_field_offset(struct eventpoll, rdllist);
+	__u64 first = ADDRESS_AT(cell, struct list_head, list, next);
+	__u64 inode;
+
+	if (!first || first == list)
+		return;
+	first -= bpf_core_field_offset(struct epitem, rdllink);
+	file = ADDRESS_AT(cell, struct epitem, first, ffd.file);
+	inode = ADDRESS_AT(cell, struct file, file, f_inode);
+	sleep->ready = 1;
+	sleep->mode = NUMBER_AT(struct inode, inode, i_mode);
+	if ((sleep->mode & S_IFMT) == S_IFSOCK)
+		note_socket(sleep, cell, file);
+}
+
+static __always_inline void note_file(struct sched_sleep *sleep, __u64 *cell, __u64 task)
+{
+	__u64 file = file_of(cell, task, (__u32)sleep->argument[0]);
+	__u64 inode, super, name;
+
+	if (!file)
+		return;
+	inode = ADDRESS_AT(cell, struct file, file, f_inode);
+	super = ADDRESS_AT(cell, struct inode, inode, i_sb);
+	sleep->mode = NUMBER_AT(struct inode, inode, i_mode);
+	sleep->inode = NUMBER_AT(struct inode, inode, i_ino);
+	sleep->device = NUMBER_AT(struct super_block, super, s_dev);
+	if ((sleep->mode & S_IFMT) == S_IFSOCK) {
+		note_socket(sleep, cell, file);
+	} else if (!(sleep->mode & S_IFMT)) {
+		/* "[eventpoll]", "[timerfd]", ... */
+		name = ADDRESS_AT(cell, struct file, file, f_path.dentry);
+		name = ADDRESS_AT(cell, struct dentry, name, d_name.name);
+		bpf_probe_read_kernel(sleep->kind, sizeof(sleep->kind), (const void *)name);
+		if (*(__u64 *)sleep->kind == EVENTPOLL)
+			note_ready(sleep, cell, file);
+	}
+}
+
+/* What the sleeping thread does in the kernel, and on which file. */
+static __always_inline void note_call(struct sched_sleep *sleep, __u64 *cell, __u64 task)
+{
+	__u64 regs = 0;
+	__s64 call = call_in(cell, task, &regs);
+
+	sleep->call = call;
+	if (call < 0)
+		return;
+	note_arguments(sleep, regs);
+	if (takes_fd[call & (SLEEP_CALLS - 1)])
+		note_file(sleep, cell, task);
+}
