@@ -5,16 +5,13 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd as _};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// A type that may be read from mapped memory.
 ///
 /// # Safety
 /// Any bit pattern must be a valid value: integers, and arrays and structs of them.
 pub(crate) unsafe trait Plain: Copy {}
-
-// SAFETY: every bit pattern is a value.
-unsafe impl Plain for u8 {}
 
 /// A value from a copy of its bytes; `None` = too few bytes.
 pub(crate) fn from_bytes<T: Plain>(bytes: &[u8]) -> Option<T> {
@@ -112,12 +109,6 @@ impl<T: Plain> Mapped<T> {
     pub(crate) fn set_u32(&self, index: usize, offset: usize, value: u32) {
         // SAFETY: as above.
         unsafe { AtomicU32::from_ptr(self.at(index, offset)) }.store(value, Ordering::Release);
-    }
-
-    /// Sets a field of one byte that BPF programs may write too.
-    pub(crate) fn set_u8(&self, index: usize, offset: usize, value: u8) {
-        // SAFETY: as above.
-        unsafe { AtomicU8::from_ptr(self.at(index, offset)) }.store(value, Ordering::Release);
     }
 
     /// Exchanges a 64-bit field with 0.

@@ -22,6 +22,7 @@ use deburr_core::recording::{
     Coverage, Event, EventKind, HostFacts, MOST_FACT_BYTES, Meta, ObserverTick, Record, Source,
     State, TargetSpec,
 };
+use deburr_sys::memory;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -56,6 +57,8 @@ pub(crate) fn run(plan: &Plan, sinks: &mut Sinks, signals: &Signals) -> anyhow::
     sources::require_delays(&not_open)?;
     // What takes time is done before the command starts and the window begins: threads are observed from there on.
     let facts = if sinks.has_file() { host_facts(&cx.roots) } else { None };
+    // Loading programs takes the types of the whole kernel.
+    memory::give_back_unused();
     let command = Command::start(&plan.command, plan.stdout_is_taken)?;
     if let (None, Some(command)) = (&plan.target, &command) {
         cx.target = command.target();

@@ -18,6 +18,16 @@ pub fn keep_large_blocks_apart() {
     }
 }
 
+/// Gives memory back to the system that lies unused between blocks in use, after work that took much for a moment. Takes
+/// less than a millisecond for some ten megabytes.
+pub fn give_back_unused() {
+    // SAFETY: it works under the allocator's lock, and moves no block.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// The system's allocator. If it has no memory, the process ends.
 #[derive(Debug)]
 pub struct OrExit {

@@ -243,7 +243,7 @@ struct sched_spill_key {
 /* Numbers of system calls are below this. */
 #define SLEEP_CALLS 512
 /* Sleeps in a CPU's log. */
-#define SLEEPS 4096
+#define SLEEPS 1024
 
 /* What a thread does in the kernel if it is not in a system call that is known. */
 enum sleep_call {

@@ -153,18 +153,18 @@ int on_asleep(struct bpf_iter__task *ctx)
 
 static __always_inline __u8 context_of(struct sched_area *area, __u64 *cell)
 {
-	__u64 queue;
+	__u64 at;
 	__u32 count;
 
 	if (!preempt_minus_rq)
 		return CTX_UNKNOWN;
 	if (!area->cpu.rq) {
-		queue = ADDRESS_AT(cell, struct task_struct, bpf_get_current_task(), se.cfs_rq);
-		area->cpu.rq = ADDRESS_AT(cell, struct cfs_rq, queue, rq);
+		at = ADDRESS_AT(cell, struct task_struct, bpf_get_current_task(), se.cfs_rq);
+		area->cpu.rq = ADDRESS_AT(cell, struct cfs_rq, at, rq);
 	}
-	/* struct hlist_head serves as a kernel type that is a number of 8 bytes; the count has 4.
-	 */
-	count = ADDRESS_AT(cell, struct hlist_head, area->cpu.rq + preempt_minus_rq, first);
+	/* struct hlist_head serves as a kernel type that is a number; the count is half of it. */
+	at = area->cpu.rq + preempt_minus_rq;
+	count = ADDRESS_AT(cell, struct hlist_head, at, first);
 	if (count & NMI_MASK)
 		return CTX_NMI;
 	if (count & HARDIRQ_MASK)

@@ -10,7 +10,6 @@ __u32 watch_children = 0;
 /* By thread id modulo the table's size. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 16384);
 	__type(key, __u32);
 	__type(value, struct sched_watch);

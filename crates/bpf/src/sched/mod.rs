@@ -31,7 +31,7 @@ use crate::mapped::{Mapped, Plain, set};
 use crate::object::LoadedObject;
 use crate::skel::sched::types::{
     sched_area, sched_bucket, sched_cpu, sched_culprit, sched_lost, sched_overflow, sched_reported,
-    sched_run, sched_sleeps, sched_thread, sched_waits, sched_watch,
+    sched_run, sched_sleeps, sched_thread, sched_waits,
 };
 use crate::skel::sched::{OpenSchedSkel, SchedSkel, SchedSkelBuilder};
 use deburr_core::recording::WAIT_BUCKETS;
@@ -100,7 +100,6 @@ pub struct SchedProbe {
     waits: Mapped<sched_waits>,
     areas: Mapped<sched_area>,
     reported_waits: Mapped<sched_reported>,
-    watches: Mapped<sched_watch>,
     sleeps: Mapped<sched_sleeps>,
     watch: sleep::Watch,
     hidden_wakeups: waiting::HiddenWakeups,
@@ -174,8 +173,7 @@ impl SchedProbe {
         let waits = Mapped::new(&maps.waits, plan.slots as usize)?;
         let areas = Mapped::new(&maps.areas, cpus as usize)?;
         let reported_waits = Mapped::new(&maps.reported_waits, plan.slots as usize)?;
-        let (watches, sleeps) = sizes_for_sleeps(plan, cpus);
-        let watches = Mapped::new(&maps.watches, watches as usize)?;
+        let (_, sleeps) = sizes_for_sleeps(plan, cpus);
         let sleeps = Mapped::new(&maps.sleeps, sleeps as usize)?;
 
         if let Some(name) = names.task_iterator {
@@ -192,9 +190,8 @@ impl SchedProbe {
             threads,
             waits,
             reported_waits,
-            watches,
             sleeps,
-            watch: sleep::Watch::default(),
+            watch: sleep::Watch::of(plan.slots),
             hidden_wakeups: waiting::HiddenWakeups::default(),
             most_waited_ns: (0, 0),
             last_read: vec![sched_cpu::default(); areas.len()],

@@ -29,7 +29,7 @@ const MARGIN: u64 = 8;
 
 /// Sleep for which a thread has one record, at first, ...
 const QUANTUM_NS: u64 = 1_000_000;
-/// ... and at most. It is doubled while there are more than [`MOST_RECORDS`] at a look.
+/// ... and at most. It is doubled, or more, while there are more than [`MOST_RECORDS`] at a look.
 const MOST_QUANTUM_NS: u64 = 64_000_000;
 /// Records of a CPU between two looks, a tenth of a second apart, that take about 0.1 % of it.
 const MOST_RECORDS: u64 = 400;
@@ -296,11 +296,20 @@ fn sleep_of(it: &sched_sleep) -> Sleep {
 /// The watch on threads: what of the logs was read.
 #[derive(Default)]
 pub(super) struct Watch {
+    /// Size of the table of watched threads, a power of two, - 1.
+    mask: u32,
     heads: Vec<u64>,
     /// Records that were overwritten before they were read.
     overrun: u64,
     /// Threads that could not be watched, because a watched one has their place.
     collisions: u64,
+}
+
+impl Watch {
+    /// Of nobody, with a table for so many threads.
+    pub(super) fn of(slots: u32) -> Self {
+        Self { mask: slots - 1, ..Self::default() }
+    }
 }
 
 impl SchedProbe {
@@ -356,22 +365,21 @@ impl SchedProbe {
         let mark = 1u32.to_ne_bytes();
         // If there is no room, the threads that it has now are watched.
         let _ = processes.update(&tgid.to_ne_bytes(), &mark, MapFlags::ANY);
+        let watches = &self.object.skel.maps.watches;
         for tid in tids {
-            let place = tid as usize & (self.watches.len() - 1);
-            let (at, ended) = (offset_of!(sched_watch, tid), offset_of!(sched_watch, ended));
-            let of = self.watches.u32(place, at);
-            if of == tid {
+            let place = (tid & self.watch.mask).to_ne_bytes();
+            let read = watches.lookup(&place, MapFlags::ANY).ok().flatten();
+            let found: sched_watch = read.as_deref().and_then(from_bytes).unwrap_or_default();
+            if found.tid == tid && found.ended == 0 {
                 continue;
             }
-            if of != 0 && self.watches.peek::<u8>(place, ended) == 0 {
+            if found.tid != 0 && found.ended == 0 {
                 self.watch.collisions += 1;
                 continue;
             }
-            self.watches.set_u32(place, at, 0);
-            self.watches.set_u64(place, offset_of!(sched_watch, told_since_ns), 0);
-            self.watches.set_u64(place, offset_of!(sched_watch, owed_ns), 0);
-            self.watches.set_u8(place, ended, 0);
-            self.watches.set_u32(place, at, tid);
+            let mut fresh = [0; size_of::<sched_watch>()];
+            fresh[offset_of!(sched_watch, tid)..][..4].copy_from_slice(&tid.to_ne_bytes());
+            let _ = watches.update(&place, &fresh, MapFlags::ANY);
         }
     }
 
@@ -405,7 +413,8 @@ impl SchedProbe {
         let data = maps.data_data.as_deref_mut().expect("the object has a data section");
         let quantum_ns = data.sleep_quantum_ns;
         if most > MOST_RECORDS && quantum_ns < MOST_QUANTUM_NS {
-            set(&mut data.sleep_quantum_ns, quantum_ns * 2);
+            let by = (most / MOST_RECORDS).next_power_of_two().max(2);
+            set(&mut data.sleep_quantum_ns, (quantum_ns * by).min(MOST_QUANTUM_NS));
         } else if most < MOST_RECORDS / 8 && quantum_ns > QUANTUM_NS {
             set(&mut data.sleep_quantum_ns, quantum_ns / 2);
         }

@@ -22,7 +22,7 @@ use accounts::{Tally, Target};
 use asleep::Asleep;
 use deburr_bpf::facts::{Facts, facts};
 use deburr_bpf::sched::plan::{
-    Needs, ThrottleClock, has_task_iterator, lacks_for_sleeps, plan, throttles_threads,
+    Needs, Plan, ThrottleClock, has_task_iterator, lacks_for_sleeps, plan, throttles_threads,
 };
 use deburr_bpf::sched::{
     Blame, Clock, HostTotals, SchedProbe, State as Ledger, ThreadDelta, ThreadScan, Timeline,
@@ -170,12 +170,20 @@ impl SchedCollector {
             sleeps: cx.has_target,
         };
         let plan = plan(&facts, needs).map_err(missing)?;
-        let of_sleeps = lacks_for_sleeps(&facts).filter(|_| needs.sleeps);
+        let cpus = possible_cpus(&cx.roots);
+        let mut of_sleeps = lacks_for_sleeps(&facts).filter(|_| needs.sleeps);
+        let opened = match SchedProbe::open(&plan, cpus) {
+            // All else is worth more than that.
+            Err(why) if plan.sleeps => {
+                of_sleeps = Some(why);
+                SchedProbe::open(&Plan { sleeps: false, ..plan }, cpus)
+            }
+            opened => opened,
+        };
+        let mut probe = opened.map_err(missing)?;
         let of_sleeps = of_sleeps.map(|why| format!("not told on what threads sleep: {why}"));
         let reasons: Vec<String> = limits_of(&facts).into_iter().chain(of_sleeps).collect();
         let partial = (!reasons.is_empty()).then(|| reasons.join("; "));
-        let cpus = possible_cpus(&cx.roots);
-        let mut probe = SchedProbe::open(&plan, cpus).map_err(missing)?;
         probe.set_quota_in_use(needs.quota_in_use);
         let clock = probe.clock().ok_or_else(|| missing("no CPU has switched".into()))?;
         Ok(Self {
