@@ -114,8 +114,7 @@ fn add_details(file: &str, connection: &rusqlite::Connection) {
     for (n, name) in (0..).zip(HOSTILE) {
         let sql = "INSERT INTO thread_ledger VALUES (2000003 + ?1, 0, 9, 1, nullif(?1, 0), ?2, 1, 9, 1, 2, 0, 0, 0, 0, 6, 0)";
         connection.execute(sql, rusqlite::params![n, name]).unwrap();
-        let on =
-            serde_json::json!({ "kind": "inet", "protocol": "tcp", "remote": name }).to_string();
+        let on = serde_json::json!({ "kind": "anonymous", "name": name }).to_string();
         let sql = "INSERT INTO sleep SELECT 2000100 + ?1, min(tick), 1, 'asleep', ?2, ?3, '{\"by\":\"not_yet\"}', 9, 1, 9 FROM tick";
         connection.execute(sql, rusqlite::params![n, name, on]).unwrap();
     }
