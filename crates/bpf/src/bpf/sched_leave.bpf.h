@@ -97,7 +97,7 @@ static __noinline int note_end(struct sched_thread *t, struct task_struct *prev)
 	if (t->tid == t->tgid)
 		copy_comm(t, prev);
 	if (tells_sleeps)
-		watch_end(t->tid);
+		watch_end(t->tid, t->tgid);
 	return 0;
 }
 

@@ -132,7 +132,7 @@ int on_asleep(struct bpf_iter__task *ctx)
 	w->told_ns = now - since;
 	w->told_since_ns = since;
 	barrier();
-	if (*(volatile __u32 *)&t->seq != seq || w->context != CTX_UNKNOWN)
+	if (*(volatile __u32 *)&t->seq != seq)
 		return 0;
 	stands_for = due_ns(w, slept);
 	if (!stands_for)
@@ -172,8 +172,10 @@ static __always_inline __u8 context_of(struct sched_area *area, __u64 *cell)
 	return count & SERVES_SOFTIRQ ? CTX_SOFTIRQ : CTX_TASK;
 }
 
-/* Its caller is whoever this CPU runs. It may be called several times for one sleep: the last one
- * ends it. */
+/*
+ * Its caller is whoever this CPU runs. It may be called several times for one sleep: the last one
+ * ends it. A thread that runs here and is woken has not gone to sleep yet, and will not.
+ */
 SEC("tp_btf/sched_waking")
 int on_waking(unsigned long long *ctx)
 {
@@ -187,7 +189,7 @@ int on_waking(unsigned long long *ctx)
 		return 0;
 	cpu_id = bpf_get_smp_processor_id();
 	area = bpf_map_lookup_elem(&areas, &cpu_id);
-	if (!area)
+	if (!area || area->cpu.tid == w->tid)
 		return 0;
 	w->waker_tid = area->cpu.tid;
 	w->waker_tgid = area->cpu.tgid;

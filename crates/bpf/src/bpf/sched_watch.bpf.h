@@ -29,7 +29,7 @@ static __always_inline struct sched_watch *watch_of(__u32 tid)
 	__u32 place = tid & thread_mask;
 	struct sched_watch *w = bpf_map_lookup_elem(&watches, &place);
 
-	return w && w->tid == tid ? w : 0;
+	return w && w->tid == tid && !w->ended ? w : 0;
 }
 
 /*
@@ -57,12 +57,16 @@ __noinline int watch_new(__u32 tid, __u32 tgid, __u32 parent)
 	return 0;
 }
 
-/* The thread has ended: another one may take its place. */
-__noinline int watch_end(__u32 tid)
+/* The thread has ended: another one may take its place. With its first thread, a process is over.
+ */
+__noinline int watch_end(__u32 tid, __u32 tgid)
 {
 	struct sched_watch *w = watch_of(tid);
 
-	if (w)
-		w->ended = 1;
+	if (!w)
+		return 0;
+	w->ended = 1;
+	if (tid == tgid)
+		bpf_map_delete_elem(&watched_processes, &tgid);
 	return 0;
 }
