@@ -29,10 +29,11 @@ const MARGIN: u64 = 8;
 
 /// Sleep for which a thread has one record, at first, ...
 const QUANTUM_NS: u64 = 1_000_000;
-/// ... and at most. It is doubled, or more, while there are more than [`MOST_RECORDS`] at a look.
-const MOST_QUANTUM_NS: u64 = 64_000_000;
-/// Records of a CPU between two looks, a tenth of a second apart, that take about 0.1 % of it.
-const MOST_RECORDS: u64 = 400;
+/// ... and at most. It is doubled, or more, while there are more than [`MOST_RECORDS`] in a second, and halved again where
+/// there are few.
+const MOST_QUANTUM_NS: u64 = QUANTUM_NS << 14;
+/// Records of all CPUs in a second. The reader takes some 3 us for each: 0.3 % of a CPU.
+const MOST_RECORDS: u64 = 1000;
 
 /// Calls whose first argument is a file descriptor, and in which a thread may sleep.
 const TAKE_FD: &[&str] = &[
@@ -299,6 +300,8 @@ pub(super) struct Watch {
     /// Size of the table of watched threads, a power of two, - 1.
     mask: u32,
     heads: Vec<u64>,
+    /// Records since it was last decided how many there may be.
+    records: u64,
     /// Records that were overwritten before they were read.
     overrun: u64,
     /// Threads that could not be watched, because a watched one has their place.
@@ -401,36 +404,50 @@ impl SchedProbe {
         if !self.can_watch() {
             return all;
         }
-        let mut most = 0;
         for cpu in 0..self.sleeps.len() {
             let begin = self.watch.heads.get(cpu).copied().unwrap_or_default();
             let (end, lost) = read_log(&self.sleeps, cpu, begin, &mut all);
             self.watch.heads[cpu] = end;
             self.watch.overrun += lost;
-            most = most.max(end - begin);
         }
+        self.watch.records += all.len() as u64;
+        // Not only at the end of the second: the logs are full before.
+        if all.len() as u64 > MOST_RECORDS {
+            self.set_quantum();
+        }
+        all
+    }
+
+    /// Sets how much sleep has one record, from the number of records since the last time.
+    fn set_quantum(&mut self) {
+        let most = std::mem::take(&mut self.watch.records);
         let maps = &mut self.object.skel.maps;
         let data = maps.data_data.as_deref_mut().expect("the object has a data section");
         let quantum_ns = data.sleep_quantum_ns;
         if most > MOST_RECORDS && quantum_ns < MOST_QUANTUM_NS {
             let by = (most / MOST_RECORDS).next_power_of_two().max(2);
             set(&mut data.sleep_quantum_ns, (quantum_ns * by).min(MOST_QUANTUM_NS));
-        } else if most < MOST_RECORDS / 8 && quantum_ns > QUANTUM_NS {
+        } else if most < MOST_RECORDS / 4 && quantum_ns > QUANTUM_NS {
             set(&mut data.sleep_quantum_ns, quantum_ns / 2);
         }
-        all
     }
 
-    /// The sleeps in progress, as of the time of the last list of waiting threads: what was not told of them yet.
+    /// To be called once a second: the sleeps in progress, as of the time of the last list of waiting threads: what was not told of them yet.
     ///
     /// # Errors
     /// If the kernel's threads cannot be iterated.
     pub fn asleep(&mut self) -> Result<Vec<Sleep>, String> {
-        let Some(name) = self.names.asleep else { return Ok(Vec::new()) };
+        let Some(name) = self.names.asleep else {
+            self.set_quantum();
+            return Ok(Vec::new());
+        };
         let bytes =
             self.object.iterate(name).map_err(|error| format!("look at who sleeps: {error}"))?;
         let found = bytes.chunks_exact(size_of::<sched_sleep>()).filter_map(from_bytes);
-        Ok(found.map(|it: sched_sleep| sleep_of(&it)).collect())
+        let all: Vec<Sleep> = found.map(|it: sched_sleep| sleep_of(&it)).collect();
+        self.watch.records += all.len() as u64;
+        self.set_quantum();
+        Ok(all)
     }
 
     /// Records of sleeps that were lost, and threads that could not be watched.

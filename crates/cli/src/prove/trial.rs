@@ -108,7 +108,7 @@ impl Running<'_> {
                 Arm::Before => (&[][..], "as it was"),
                 Arm::Changed => (self.knobs, "changed"),
             };
-            let block = Block { arm: Some(arm), ..empty() };
+            let block = Block { arm: Some(arm), ..Block::default() };
             match self.block(knobs, length, block, what)? {
                 Ok(value) => numbers.push(value),
                 Err(stop) => return Ok(Outcomes { fall: last, ..ended(stop) }),
@@ -167,8 +167,11 @@ impl Running<'_> {
             let mut blocks = Vec::new();
             for at in period::order(self.plan.seed, round, values.len()) {
                 let predicted_ns = values[at].saturating_mul(unit_ns) as f64;
-                let block =
-                    Block { set_to: Some(values[at]), predicted_ns: Some(predicted_ns), ..empty() };
+                let block = Block {
+                    set_to: Some(values[at]),
+                    predicted_ns: Some(predicted_ns),
+                    ..Block::default()
+                };
                 let length = plan::length(&self.plan.experiment, Some(values[at]));
                 let knob = std::slice::from_ref(&self.knobs[at]);
                 match self.block(knob, length, block, &knob[0].to_string())? {
@@ -301,19 +304,6 @@ impl Running<'_> {
         let [before, changed] = self.probes.map(share);
         (changed > before + FAILURES)
             .then(|| "the change does harm: more runs of the command fail with it".to_owned())
-    }
-}
-
-fn empty() -> Block {
-    Block {
-        at_seconds: 0.0,
-        seconds: 0.0,
-        arm: None,
-        set_to: None,
-        predicted_ns: None,
-        distances_ns: vec![],
-        value: None,
-        why_not: None,
     }
 }
 

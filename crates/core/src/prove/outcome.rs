@@ -83,7 +83,7 @@ pub struct Change {
 }
 
 /// A block.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Block {
     /// Start of the observation, in seconds since the first.
     pub at_seconds: f64,

@@ -200,8 +200,8 @@ fn on_words(view: &View, key: &SleepKey) -> Option<String> {
 
 fn woken_words(view: &View, own: ProcId, woken: &WokenBy) -> Option<String> {
     Some(match woken {
-        WokenBy::NotKnown => return None,
-        WokenBy::NotYet => "nobody so far".into(),
+        // It may have been woken since it was looked at.
+        WokenBy::NotKnown | WokenBy::NotYet => return None,
         WokenBy::Thread { proc, .. } | WokenBy::Sender { proc } if *proc == own => {
             "its own threads".into()
         }

@@ -228,7 +228,7 @@ tables! {
     }
     /// On what the threads of a process of the target slept, alike sleeps summed (BPF scheduler probe). No rows if the target
     /// is the host. For a millisecond of a thread's sleep, or for a longer one, one sleep is looked at, and stands for those
-    /// before it; where there are many, for up to 64 ms. A recording of version 2 may lack the table, which was added later.
+    /// before it; where there are many, for up to 16 s. A recording of version 2 may lack the table, which was added later.
     "sleep" over tick, since 2, Presence::Added => Sleep(SleepTick) {
         /// the process
         proc,

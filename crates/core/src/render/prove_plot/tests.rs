@@ -37,7 +37,7 @@ fn falls(part: f64) -> Outcome {
         arm: Some(arm),
         value: *value,
         why_not: value.is_none().then(|| GONE.into()),
-        ..blank()
+        ..Block::default()
     };
     let measured = judged.groups as usize * GROUP;
     it.blocks = design.arms().enumerate().zip(&numbers).map(block).take(measured).collect();
@@ -91,7 +91,7 @@ fn follows(they_do: bool) -> Outcome {
                 value: sorted.get(sorted.len() / 2).copied().filter(|_| !quiet),
                 why_not: quiet.then(|| "2 bursts of stalls of 10 ms and more".into()),
                 distances_ns: distances_ns.clone(),
-                ..blank()
+                ..Block::default()
             });
             at_seconds += seconds + 31.0;
             of_round.push(PeriodBlock { predicted_ns, distances_ns });
@@ -126,19 +126,6 @@ fn follows(they_do: bool) -> Outcome {
     it.plan.blocks = [4, 12];
     it.plan.seconds = [300.0, 900.0];
     it
-}
-
-fn blank() -> Block {
-    Block {
-        at_seconds: 0.0,
-        seconds: 0.0,
-        arm: None,
-        set_to: None,
-        predicted_ns: None,
-        distances_ns: vec![],
-        value: None,
-        why_not: None,
-    }
 }
 
 /// An experiment of each kind, by the name of its file.
