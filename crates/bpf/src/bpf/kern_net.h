@@ -36,6 +36,10 @@ struct sock {
 	struct pid *sk_peer_pid;
 };
 
+struct tcp_sock {
+	__u32 write_seq; /* number of the next byte that its process sends */
+};
+
 struct unix_address;
 
 struct unix_sock {
@@ -68,6 +72,9 @@ struct eventpoll {
 /* include/uapi/linux/stat.h */
 #define S_IFMT   0170000
 #define S_IFSOCK 0140000
+
+/* include/linux/net.h */
+#define SOCK_STREAM 1
 
 /* include/linux/socket.h */
 #define AF_UNIX  1

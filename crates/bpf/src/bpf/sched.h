@@ -304,7 +304,8 @@ struct sched_sleep {
 	__u8 context;     /* enum sleep_context */
 	__u8 has_address; /* a unix socket that was bound, or whose listener was */
 	__u8 ready;       /* the socket is the first that an event poll found ready */
-	__u8 pad[5];
+	__u8 pad;
+	__u32 write_seq; /* number of the next byte that is sent by a socket of TCP */
 };
 
 /* The sleeps that ended on a CPU. */

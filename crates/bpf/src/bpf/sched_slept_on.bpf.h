@@ -63,6 +63,8 @@ static __always_inline void note_addresses(struct sched_sleep *sleep, __u64 sock
 {
 	sleep->local_port = NUMBER_AT(struct sock, sock, __sk_common.skc_num);
 	sleep->remote_port = __builtin_bswap16(NUMBER_AT(struct sock, sock, __sk_common.skc_dport));
+	if (sleep->socket_type == SOCK_STREAM)
+		sleep->write_seq = NUMBER_AT(struct tcp_sock, sock, write_seq);
 	if (sleep->family == AF_INET) {
 		sleep->remote[0] = NUMBER_AT(struct sock, sock, __sk_common.skc_daddr);
 		return;

@@ -6,6 +6,7 @@
 //! timestamps are those of the run queues' clock; [`Clock`] relates it to `CLOCK_MONOTONIC`.
 
 mod amounts;
+mod asked;
 mod blame;
 mod delta;
 mod moves;

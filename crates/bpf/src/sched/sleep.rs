@@ -5,6 +5,7 @@
 //! amount of its thread's sleep: all of it is told, but not each short sleep.
 
 use super::SchedProbe;
+use super::asked::Asked;
 use crate::mapped::{Mapped, Plain, from_bytes, set};
 use crate::skel::sched::types::{sched_sleep, sched_sleeps, sched_watch};
 use libbpf_rs::{MapCore as _, MapFlags};
@@ -202,6 +203,8 @@ pub struct Inet {
     pub remote: IpAddr,
     /// Port of the other end.
     pub remote_port: u16,
+    /// Its process has sent something since the last sleep on this socket of TCP that was told; `None` = there was none.
+    pub asked: Option<bool>,
     /// It is what an event poll found ready.
     pub ready: bool,
 }
@@ -243,6 +246,7 @@ fn object_of(it: &sched_sleep) -> Object {
             local_port: it.local_port,
             remote: remote_of(it),
             remote_port: it.remote_port,
+            asked: None,
             ready,
         }),
         (S_IFSOCK, libc::AF_UNIX) => {
@@ -306,12 +310,24 @@ pub(super) struct Watch {
     overrun: u64,
     /// Threads that could not be watched, because a watched one has their place.
     collisions: u64,
+    asked: Asked,
 }
 
 impl Watch {
     /// Of nobody, with a table for so many threads.
     pub(super) fn of(slots: u32) -> Self {
         Self { mask: slots - 1, ..Self::default() }
+    }
+
+    /// Sleeps as they are told, in the order in which they began.
+    fn told(&mut self, mut all: Vec<sched_sleep>) -> Vec<Sleep> {
+        all.sort_by_key(|it| it.since_ns);
+        let told = all.iter().map(|it| {
+            let mut sleep = sleep_of(it);
+            self.asked.note(&mut sleep, it.write_seq);
+            sleep
+        });
+        told.collect()
     }
 }
 
@@ -400,10 +416,10 @@ impl SchedProbe {
 
     /// The sleeps that ended since the last call.
     pub fn sleeps(&mut self) -> Vec<Sleep> {
-        let mut all = Vec::new();
         if !self.can_watch() {
-            return all;
+            return Vec::new();
         }
+        let mut all = Vec::new();
         for cpu in 0..self.sleeps.len() {
             let begin = self.watch.heads.get(cpu).copied().unwrap_or_default();
             let (end, lost) = read_log(&self.sleeps, cpu, begin, &mut all);
@@ -415,7 +431,7 @@ impl SchedProbe {
         if all.len() as u64 > MOST_RECORDS {
             self.set_quantum();
         }
-        all
+        self.watch.told(all)
     }
 
     /// Sets how much sleep has one record, from the number of records since the last time.
@@ -444,10 +460,10 @@ impl SchedProbe {
         let bytes =
             self.object.iterate(name).map_err(|error| format!("look at who sleeps: {error}"))?;
         let found = bytes.chunks_exact(size_of::<sched_sleep>()).filter_map(from_bytes);
-        let all: Vec<Sleep> = found.map(|it: sched_sleep| sleep_of(&it)).collect();
+        let all: Vec<sched_sleep> = found.collect();
         self.watch.records += all.len() as u64;
         self.set_quantum();
-        Ok(all)
+        Ok(self.watch.told(all))
     }
 
     /// Records of sleeps that were lost, and threads that could not be watched.
@@ -458,7 +474,12 @@ impl SchedProbe {
 }
 
 /// Reads the log of a CPU from there on. Returns how far it was read, and how many records were overwritten before.
-fn read_log(log: &Mapped<sched_sleeps>, cpu: usize, begin: u64, to: &mut Vec<Sleep>) -> (u64, u64) {
+fn read_log(
+    log: &Mapped<sched_sleeps>,
+    cpu: usize,
+    begin: u64,
+    to: &mut Vec<sched_sleep>,
+) -> (u64, u64) {
     let head = || log.u64(cpu, offset_of!(sched_sleeps, head));
     let end = head();
     let from = begin.max(end.saturating_sub(SLEEPS - MARGIN));
@@ -466,7 +487,7 @@ fn read_log(log: &Mapped<sched_sleeps>, cpu: usize, begin: u64, to: &mut Vec<Sle
     for at in from..end {
         let index = (at % SLEEPS) as usize;
         let offset = offset_of!(sched_sleeps, sleep) + index * size_of::<sched_sleep>();
-        to.push(sleep_of(&log.peek(cpu, offset)));
+        to.push(log.peek(cpu, offset));
     }
     // What the kernel may have overwritten meanwhile is dropped.
     let safe = head().saturating_sub(SLEEPS - MARGIN);

@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn what_a_process_has_started_is_below_it_and_ends_with_it() {
         let mut shell = Command::new("sh")
-            .args(["-c", "(sleep 600; true) & sleep 600; true"])
+            .args(["-c", "(sleep 600; true) & sleep 600 & wait"])
             .stdin(Stdio::null())
             .spawn()
             .unwrap();

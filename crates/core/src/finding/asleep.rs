@@ -18,6 +18,15 @@ pub enum SleepKind {
     NotKnown,
 }
 
+/// A thread that others waited for, in words.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SleepLink {
+    /// The thread; of another process, with that.
+    pub who: String,
+    /// What it did meanwhile.
+    pub did: String,
+}
+
 /// A part of the time that threads were asleep, uninterruptibly or not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SleepPart {
@@ -33,6 +42,10 @@ pub struct SleepPart {
     /// What ended it, in words; absent if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub woken_by: Option<String>,
+    /// What it waited for: the thread that ended it or held its lock, the one that this waited for, and so on. Empty if no
+    /// thread of the host is known to have ended it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub behind: Vec<SleepLink>,
     /// Time, in nanoseconds.
     pub ns: u64,
 }

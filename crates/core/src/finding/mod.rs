@@ -13,7 +13,7 @@ mod ledger;
 mod longest_wait;
 mod question;
 
-pub use asleep::{SleepKind, SleepPart};
+pub use asleep::{SleepKind, SleepLink, SleepPart};
 pub use blame::{BlameDistribution, BlamedProcess};
 pub use block_io::{
     BlockIo, DeviceIo, IoLatency, IoRow, IoRowsBy, IoTable, OmittedDevices, RowKind, Writeback,
@@ -147,6 +147,8 @@ pub enum Area {
     Sched,
     /// Cost of system calls.
     Syscalls,
+    /// Waiting for other threads and processes.
+    Waiting,
 }
 
 impl Area {
@@ -161,6 +163,7 @@ impl Area {
             Self::Observer => "OBS",
             Self::Sched => "SCH",
             Self::Syscalls => "SYS",
+            Self::Waiting => "OFF",
         }
     }
 }

@@ -47,7 +47,7 @@ pub use hist::{WAIT_BUCKETS, WaitHist, bucket_of, bucket_range_ns};
 pub use host_facts::{HostFacts, MOST_FACT_BYTES};
 pub use long_wait::LongWait;
 pub use runtime::{Confidence, NamedThreads, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
-pub use sleep::{SleepState, SleepTick, SleptOn, WokenBy};
+pub use sleep::{Awaited, CHAIN, Did, SleepState, SleepTick, Slept, SleptOn, WokenBy};
 pub use sums::Sums;
 pub use syscalls::{
     FILE_OP_NAMES, FILE_OPS, FileClass, SyscallFile, SyscallRecord, SyscallSpan, SyscallTotal,

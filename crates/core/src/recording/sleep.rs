@@ -63,6 +63,10 @@ pub enum SleptOn {
         port: Option<u16>,
         /// Address and port of the other end, if not `listens`.
         remote: Option<String>,
+        /// Its process has sent something since the last sleep on it that was looked at: it waits for an answer. `None` = no
+        /// sleep on it was looked at before.
+        #[serde(default)]
+        asked: Option<bool>,
         /// An event poll that waits for several files found it ready.
         ready: bool,
     },
@@ -122,6 +126,51 @@ impl WokenBy {
     }
 }
 
+/// What a thread did while another one waited for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "did", rename_all = "snake_case")]
+pub enum Did {
+    /// Not seen: its process was not watched, or what it did was too short, or too long ago.
+    #[default]
+    NotSeen,
+    /// It had a CPU.
+    OnCpu,
+    /// It waited in run queues.
+    Queued,
+    /// A CPU quota stopped it.
+    Throttled,
+    /// It slept. What ended that sleep is the next in the chain, if a thread did.
+    Slept(Slept),
+}
+
+/// How a thread slept.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Slept {
+    /// Which state of the ledger it is part of.
+    pub state: SleepState,
+    /// System call, as in [`SleepTick::call`].
+    pub call: String,
+    /// On what.
+    pub on: SleptOn,
+    /// What ended it.
+    pub woken: WokenBy,
+}
+
+/// A thread that others waited for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Awaited {
+    /// Its process.
+    pub proc: ProcId,
+    /// Its name; empty if it is not known.
+    pub thread: String,
+    /// What it did meanwhile.
+    #[serde(flatten)]
+    pub did: Did,
+}
+
+/// Longest chain of threads of which each waits for the next.
+pub const CHAIN: usize = 8;
+
 /// Sleep of the threads of a process of the target, alike sleeps summed (BPF scheduler probe). For a millisecond of a
 /// thread's sleep, or for one that is longer, one is looked at, and stands for those before it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,17 +190,49 @@ pub struct SleepTick {
     pub on: SleptOn,
     /// What ended it.
     pub woken: WokenBy,
+    /// Name of the threads; `None` if it is not known, or differs.
+    pub thread: Option<String>,
+    /// What this part of the sleep waited for: the thread that ended it, or that held its lock, the one that this
+    /// waited for, and so on; [`CHAIN`] at most. Empty if no thread of this host is known to have ended it.
+    pub behind: Vec<Awaited>,
     /// Sleep that these stand for.
     pub ns: u64,
-    /// Number of sleeps that were looked at.
+    /// Number of sleeps that were looked at, or parts of them.
     pub looked_at: u64,
     /// The longest of them so far, from its beginning.
     pub longest_ns: u64,
 }
 
-observed! { it: SleepTick over t0_ns..t1_ns, from Source::Sched; to [it.proc], it.woken.process(), it.on.peer() }
+observed! {
+    it: SleepTick over t0_ns..t1_ns, from Source::Sched;
+    to [it.proc], it.woken.process(), it.on.peer(), it.behind.iter().flat_map(Awaited::processes)
+}
+
+impl Awaited {
+    /// The processes that it refers to.
+    fn processes(&self) -> impl Iterator<Item = ProcId> {
+        let (peer, waker) = match &self.did {
+            Did::Slept(Slept { on, woken, .. }) => (on.peer(), woken.process()),
+            _ => (None, None),
+        };
+        [Some(self.proc), peer, waker].into_iter().flatten()
+    }
+}
+
+/// Operations of a futex: `FUTEX_WAIT`, `FUTEX_LOCK_PI`, `FUTEX_LOCK_PI2`.
+const FUTEX_WAIT: u32 = 0;
+const FUTEX_LOCKS: [u32; 2] = [6, 13];
+/// What a mutex of glibc holds while somebody waits for it.
+const CONTENDED: u32 = 2;
 
 impl SleptOn {
+    /// Whether a futex with this operation and expected value is a lock: one that the kernel hands over, or a mutex of
+    /// glibc.
+    #[must_use]
+    pub fn is_lock(op: u32, value: u32) -> bool {
+        FUTEX_LOCKS.contains(&op) || (op == FUTEX_WAIT && value == CONTENDED)
+    }
+
     /// The process at the other end of a unix socket.
     #[must_use]
     pub fn peer(&self) -> Option<ProcId> {

@@ -27,6 +27,7 @@ mod syscalls;
 mod tail;
 #[cfg(test)]
 mod tests;
+mod waiting;
 mod words;
 
 pub use experiments::{experiment_starts_command, experiments, with_experiments};
@@ -117,12 +118,13 @@ pub enum Verdict {
 }
 
 /// The rules of each area; areas in the order of their prefixes, rules by code.
-const AREAS: [&[&Rule]; 7] = [
+const AREAS: [&[&Rule]; 8] = [
     block::RULES,
     cpu::RULES,
     host::RULES,
     memory::RULES,
     observer::RULES,
+    waiting::RULES,
     sched::RULES,
     syscalls::RULES,
 ];

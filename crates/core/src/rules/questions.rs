@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The answers to the questions that a report answers first: what the rules of each question said, in one word.
 
+use super::candidates::target_is_host;
 use super::{Rule, Verdict};
-use crate::finding::{Answer, Question, QuestionAnswer, Severity};
+use crate::finding::{Answer, Area, Question, QuestionAnswer, Severity};
 use crate::recording::{Source, State};
 use crate::view::View;
 
@@ -51,7 +52,8 @@ fn worst(verdict: &Verdict) -> Option<Severity> {
 /// Why a rule had no data, in two or three words.
 fn why_unchecked(view: &View, rule: &Rule) -> String {
     if rule.any_of.iter().any(|&source| view.covers(source)) {
-        return "too little data".into();
+        let on_request = rule.area == Area::Waiting && target_is_host(view);
+        return if on_request { "for a target only" } else { "too little data" }.into();
     }
     let Some(&source) = rule.any_of.first() else { return "too little data".into() };
     match view.coverage(source) {

@@ -16,10 +16,10 @@ pub use block::{pass, transfers};
 pub use cpu_check::{CHUNK_NS, Machine};
 
 use crate::recording::{
-    BlameTick, Cgroup, CgroupId, CgroupReading, CgroupVersion, Container, Coverage, CpuReading,
-    Culprit, Event, EventKind, IdleTick, Meta, NamedThreads, ObserverTick, ProcId, Process,
-    ProcessTick, PsiReading, PsiResource, Record, RuntimeReading, SchedstatTick, Source, State,
-    TargetSpec, ThreadStates, WaitHist, bucket_of,
+    Awaited, BlameTick, Cgroup, CgroupId, CgroupReading, CgroupVersion, Container, Coverage,
+    CpuReading, Culprit, Event, EventKind, IdleTick, Meta, NamedThreads, ObserverTick, ProcId,
+    Process, ProcessTick, PsiReading, PsiResource, Record, RuntimeReading, SchedstatTick,
+    SleepTick, Slept, Source, State, TargetSpec, ThreadStates, WaitHist, bucket_of,
 };
 use crate::view::{Fold, View};
 
@@ -272,6 +272,31 @@ impl Scene {
             delay_ns,
             slices,
         }))
+    }
+
+    /// Adds sleep of a process, and what it was behind.
+    pub fn slept(
+        &mut self,
+        proc: ProcId,
+        thread: &str,
+        (slept, behind): (Slept, Vec<Awaited>),
+        ns: u64,
+    ) -> &mut Self {
+        let Slept { state, call, on, woken } = slept;
+        self.push(Record::Sleep(Box::new(SleepTick {
+            t0_ns: 0,
+            t1_ns: self.window_ns,
+            proc,
+            state,
+            call,
+            on,
+            woken,
+            thread: Some(thread.into()),
+            behind,
+            ns,
+            looked_at: ns.div_ceil(1_000_000),
+            longest_ns: ns.min(20_000_000),
+        })))
     }
 
     /// Adds time that a process waited behind a culprit.

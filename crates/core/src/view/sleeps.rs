@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! On what the threads of a process slept.
 
-use crate::recording::{SleepState, SleepTick, SleptOn, WokenBy};
+use crate::recording::{Awaited, CHAIN, SleepTick, Slept, SleptOn, WokenBy};
 use std::collections::BTreeMap;
 
-/// Kinds of sleep of a process that are kept. A recording has 48 of each second.
-const KINDS: usize = 512;
+/// Kinds of sleep of a process that are kept. A recording has a hundred of each second, at most.
+const KINDS: usize = 1024;
 
 /// What makes sleeps alike.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SleepKey {
-    /// State of the ledger.
-    pub state: SleepState,
-    /// System call.
-    pub call: String,
-    /// On what.
-    pub on: SleptOn,
-    /// What ended it.
-    pub woken: WokenBy,
+    /// How they slept.
+    pub slept: Slept,
+    /// Name of the threads.
+    pub thread: Option<String>,
+    /// What they waited for.
+    pub behind: Vec<Awaited>,
 }
 
 /// The sleeps of a process, in nanoseconds that they stand for.
@@ -28,18 +26,24 @@ pub struct Sleeps {
 
 impl Sleeps {
     pub(super) fn push(&mut self, tick: &SleepTick) {
-        let SleepTick { state, call, on, woken, ns, .. } = tick;
-        let mut key =
-            SleepKey { state: *state, call: call.clone(), on: on.clone(), woken: woken.clone() };
-        if self.by_kind.len() >= KINDS && !self.by_kind.contains_key(&key) {
-            key = SleepKey {
-                state: *state,
-                call: "(others)".into(),
-                on: SleptOn::Others,
-                woken: WokenBy::NotKnown,
-            };
+        let SleepTick { state, call, on, woken, thread, behind, ns, .. } = tick;
+        let (state, woken) = (*state, woken.clone());
+        let slept = Slept { state, call: call.clone(), on: on.clone(), woken };
+        let behind = behind.iter().take(CHAIN).cloned().collect();
+        let mut key = SleepKey { slept, thread: thread.clone(), behind };
+        if self.is_full_for(&key) {
+            (key.thread, key.behind) = (None, vec![]);
         }
-        *self.by_kind.entry(key).or_default() += ns;
+        if self.is_full_for(&key) {
+            let (call, on, woken) = ("(others)".into(), SleptOn::Others, WokenBy::NotKnown);
+            key.slept = Slept { state, call, on, woken };
+        }
+        let sum = self.by_kind.entry(key).or_default();
+        *sum = sum.saturating_add(*ns);
+    }
+
+    fn is_full_for(&self, key: &SleepKey) -> bool {
+        self.by_kind.len() >= KINDS && !self.by_kind.contains_key(key)
     }
 
     /// Each kind, and how long it took.

@@ -244,7 +244,8 @@ impl SchedCollector {
             self.asleep = Asleep::begin(self.first_look_ns);
             let one = matches!(cx.target, TargetSpec::Process { .. } | TargetSpec::Comm { .. });
             self.probe.watch_children(!one);
-            self.asleep.watch(&mut self.probe, &cx.roots, &self.target.pids);
+            let now_ns = self.clock.now();
+            self.asleep.watch(&mut self.probe, &cx.roots, &self.target.pids, now_ns);
             // What was slept before is not of the window.
             drop(self.probe.sleeps());
             drop(self.probe.asleep()?);
@@ -276,9 +277,11 @@ impl SchedCollector {
 
     /// Reads what ran since the last look, for idle intervals and for the blame of waits in progress.
     fn follow(&mut self, last: bool) {
+        self.asleep.known_to(self.clock.now());
         for cpu in 0..self.probe.cpus() {
-            let Self { idle, long_waits, longest, .. } = self;
+            let Self { idle, long_waits, longest, asleep, .. } = self;
             self.timeline.read(&self.probe, cpu, |run| {
+                asleep.ran(run);
                 idle.ran(cpu, run);
                 long_waits.ran(cpu, run);
                 longest.ran(cpu, run);
@@ -426,11 +429,12 @@ impl SchedCollector {
                 cx.window.since_start_ns(until_ns).min(told_ns.max(t_ns)),
             );
         }
-        self.end_of_sleeps(cx, t_ns.max(told_ns), &mut *emit)?;
+        self.end_of_sleeps(cx, (t_ns.max(told_ns), last), &mut *emit)?;
         self.tally.emit(cx, t_ns.max(told_ns), last, &mut *emit);
         if cx.target != TargetSpec::Host {
             self.target = self.tally.take_target(cx, &mut *emit);
-            self.asleep.watch(&mut self.probe, &cx.roots, &self.target.pids);
+            let now_ns = self.clock.now();
+            self.asleep.watch(&mut self.probe, &cx.roots, &self.target.pids, now_ns);
         }
         let extra =
             [("torn_read", torn), (MISSED, missed), ("timeline_overrun", self.timeline.overrun)];
@@ -441,17 +445,25 @@ impl SchedCollector {
 
 impl SchedCollector {
     /// Tells on what the target slept in the second that ends then.
-    fn end_of_sleeps(&mut self, cx: &mut Context, t_ns: u64, emit: Emit<'_>) -> Result<(), String> {
+    fn end_of_sleeps(
+        &mut self,
+        cx: &mut Context,
+        (t_ns, last): (u64, bool),
+        emit: Emit<'_>,
+    ) -> Result<(), String> {
         if cx.target == TargetSpec::Host || !self.probe.can_watch() {
             return Ok(());
         }
-        self.asleep.look(&mut self.probe, &cx.roots)?;
+        let now_ns = self.clock.now();
+        let running = |cpu| Timeline::current(&self.probe, cpu, now_ns);
+        let running = (0..self.probe.cpus()).filter_map(running).collect();
+        self.asleep.look(&mut self.probe, &cx.roots, (running, last))?;
         let Self { asleep, tally, .. } = self;
-        let identity = |pid, emit: Emit<'_>| {
+        let mut identity = |pid: u32, emit: Emit<'_>| {
             let id = tally.identity_of(cx, pid, emit)?;
             Some((id, cx.processes.in_target(id)))
         };
-        asleep.end(t_ns, identity, emit);
+        asleep.end(t_ns, &mut identity, emit);
         Ok(())
     }
 }

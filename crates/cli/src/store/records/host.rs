@@ -243,9 +243,16 @@ tables! {
         /// what ended it: a JSON object whose `by` is `not_known`, `not_yet`, `thread`, `sender`, `soft_interrupt` or
         /// `hard_interrupt`
         woken: Json,
+        /// name of the threads; NULL if it is not known, or differs
+        thread,
+        /// what this part of the sleep waited for, as a JSON array of at most 8: the thread that ended it, or that held its
+        /// lock, the one that this waited for, and so on. Each has `proc`, `thread`, and `did`: `not_seen`, `on_cpu`,
+        /// `queued`, `throttled`, or `slept` with `state`, `call`, `on` and `woken` as here. NULL if no thread of this host is
+        /// known to have ended it
+        behind: JsonOrNull,
         /// sleep that these stand for
         ns,
-        /// number of sleeps that were looked at
+        /// number of sleeps that were looked at, or parts of them
         looked_at,
         /// the longest of them
         longest_ns,

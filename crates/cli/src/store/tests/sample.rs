@@ -3,10 +3,10 @@
 
 use super::super::table;
 use deburr_core::recording::{
-    CgroupId, CgroupVersion, Confidence, Container, Culprit, DevId, DeviceBin, EventKind,
-    FileClass, FileId, FileState, IdleCpu, IoCulprit, IoOp, IoPurpose, Mix, Parallelism, ProcId,
-    PsiResource, Record, RuntimeKind, SchedPolicy, Scheduling, SeenQuota, SleepState, SleptOn,
-    Source, StallKind, State, TargetSpec, WAIT_BUCKETS, WaitHist, WokenBy,
+    Awaited, CgroupId, CgroupVersion, Confidence, Container, Culprit, DevId, DeviceBin, Did,
+    EventKind, FileClass, FileId, FileState, IdleCpu, IoCulprit, IoOp, IoPurpose, Mix, Parallelism,
+    ProcId, PsiResource, Record, RuntimeKind, SchedPolicy, Scheduling, SeenQuota, SleepState,
+    Slept, SleptOn, Source, StallKind, State, TargetSpec, WAIT_BUCKETS, WaitHist, WokenBy,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestRng;
@@ -138,6 +138,8 @@ structs! {
     IdleCpu { cpu, allowed, idle_ns }
     Parallelism { name, value, confidence, source }
     Scheduling { policy, priority, nice, threads, tid, ran_ns }
+    Slept { state, call, on, woken }
+    Awaited { proc, thread, did }
 }
 
 /// One of these values.
@@ -179,7 +181,8 @@ one_of! {
         Self::File { device: any(rng), inode: any(rng) },
         Self::Anonymous { name: any(rng) },
         Self::Inet {
-            protocol: any(rng), listens: any(rng), port: any(rng), remote: any(rng), ready: any(rng),
+            protocol: any(rng), listens: any(rng), port: any(rng), remote: any(rng), asked: any(rng),
+            ready: any(rng),
         },
         Self::Unix { peer: any(rng), accepted: any(rng), ready: any(rng) },
         Self::Socket { family: any(rng) };
@@ -187,6 +190,8 @@ one_of! {
         Self::NotKnown, Self::NotYet, Self::SoftInterrupt, Self::HardInterrupt,
         Self::Thread { proc: any(rng), call: any(rng) },
         Self::Sender { proc: any(rng) };
+    Did:
+        Self::NotSeen, Self::OnCpu, Self::Queued, Self::Throttled, Self::Slept(any(rng));
     IoCulprit:
         Self::Process(any(rng)), Self::Writeback(any(rng)), Self::Filesystem, Self::Device;
     IoPurpose:

@@ -90,6 +90,8 @@ fn what_threads_slept_on_is_no_more_than_they_slept() {
             call: "futex".into(),
             on: SleptOn::NotKnown,
             woken: WokenBy::NotYet,
+            thread: None,
+            behind: vec![],
             ns,
             looked_at: 1,
             longest_ns: ns,

@@ -3,7 +3,7 @@
 
 use super::portion;
 use super::report::state;
-use crate::finding::{Ledger, LedgerState, SleepKind, SleepPart};
+use crate::finding::{Ledger, LedgerState, SleepKind, SleepLink, SleepPart};
 use crate::text::escape::sentence;
 use crate::text::units::share;
 
@@ -45,6 +45,9 @@ pub(in super::super) fn what(part: &SleepPart) -> String {
     }
     if let Some(by) = &part.woken_by {
         text += &format!("; woken by {}", sentence(by));
+    }
+    for SleepLink { who, did } in &part.behind {
+        text += &format!(" <- {} {}", sentence(who), sentence(did));
     }
     text
 }

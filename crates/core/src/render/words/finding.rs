@@ -71,6 +71,7 @@ fn loss(cost: &Cost, area: Area) -> String {
         Area::Block => "in which it wanted a CPU or the disk",
         Area::Memory => "in which it wanted a CPU or memory",
         Area::Syscalls => "in which it wanted a CPU or was in these calls",
+        Area::Waiting => "in which it wanted a CPU or waited so",
         Area::Sched | Area::Cpu | Area::Host | Area::Observer => "in which it wanted to run",
     };
     let lost = duration(cost.lost_ns_per_s as f64);

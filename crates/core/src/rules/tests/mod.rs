@@ -22,6 +22,7 @@ mod steal;
 mod syscalls;
 mod tables;
 mod tails;
+mod waiting;
 
 use super::{RULES, of_recordings, report};
 use crate::finding::Report;

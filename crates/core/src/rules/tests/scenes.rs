@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The smallest recordings that make each rule answer, kept as `fixtures/rules/CODE/KIND.jsonl`.
 
-use super::{disks, runtimes, syscalls};
+use super::{disks, runtimes, syscalls, waiting};
 use crate::recording::{
     Container, Culprit, IdleCpu, IdleTick, LongWait, ObserverTick, ProcId, Record, Source,
 };
@@ -56,6 +56,7 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
             scene
         }
         ("SCH004", kind) => runtimes::scene(kind)?,
+        ("OFF001" | "OFF002" | "OFF003" | "OFF007", kind) => waiting::scene(code, kind)?,
         ("SYS001" | "SYS002", kind) => syscalls::scene(code, kind)?,
         _ => return disks::scene(code, kind),
     })

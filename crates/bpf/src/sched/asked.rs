@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Whether a process has sent anything on a connection since the last sleep on it. Who only listens to what comes has not.
+
+use super::sleep::{Inet, Object, Sleep};
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+/// Connections that are kept.
+const CONNECTIONS: usize = 4096;
+
+/// A connection of a process.
+type Connection = (u32, u16, IpAddr, u16);
+
+/// The last sleep on a connection.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    since_ns: u64,
+    write_seq: u32,
+    asked: Option<bool>,
+}
+
+/// The connections on which threads slept.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    last: HashMap<Connection, Last>,
+}
+
+impl Asked {
+    /// Notes a sleep, with the number of the next byte that its process sends. Adds to it whether its process has asked.
+    pub(super) fn note(&mut self, sleep: &mut Sleep, write_seq: u32) {
+        let (tgid, since_ns) = (sleep.tgid, sleep.since_ns);
+        let Object::Inet(Inet { local_port, remote, remote_port, asked, .. }) = &mut sleep.object
+        else {
+            return;
+        };
+        let connection = (tgid, *local_port, *remote, *remote_port);
+        if self.last.len() >= CONNECTIONS && !self.last.contains_key(&connection) {
+            self.last.clear();
+        }
+        *asked = match self.last.get(&connection) {
+            // It sleeps on.
+            Some(last) if last.since_ns == since_ns => last.asked,
+            Some(last) => Some(last.write_seq != write_seq),
+            None => None,
+        };
+        self.last.insert(connection, Last { since_ns, write_seq, asked: *asked });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sleep::{Call, Context, Waker};
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn sleep(since_ns: u64, local_port: u16) -> Sleep {
+        let remote = Ipv4Addr::new(10, 0, 0, 7).into();
+        let (kind, state, remote_port) = (1, 1, 5432);
+        let inet = Inet { kind, state, local_port, remote, remote_port, asked: None, ready: false };
+        Sleep {
+            tid: 7,
+            tgid: 7,
+            since_ns,
+            slept_ns: 10,
+            stands_for_ns: 10,
+            state: 3,
+            call: Call::System(0),
+            arguments: [0; 3],
+            object: Object::Inet(inet),
+            waker: Waker { context: Context::SoftIrq, tid: 0, tgid: 0, call: Call::Unknown },
+        }
+    }
+
+    #[test]
+    fn who_sends_before_it_waits_has_asked() {
+        let mut all = Asked::default();
+        let mut asked = |since_ns, write_seq, port| {
+            let mut it = sleep(since_ns, port);
+            all.note(&mut it, write_seq);
+            let Object::Inet(inet) = it.object else { panic!() };
+            inet.asked
+        };
+        assert_eq!(asked(1, 100, 1), None, "it may have asked before");
+        assert_eq!(asked(1, 100, 1), None, "it sleeps on");
+        assert_eq!(asked(2, 150, 1), Some(true));
+        assert_eq!(asked(2, 150, 1), Some(true), "it sleeps on");
+        assert_eq!(asked(3, 150, 1), Some(false));
+        for port in 1..=2 * CONNECTIONS as u16 {
+            asked(4, 1, port);
+        }
+        assert!(all.last.len() <= CONNECTIONS);
+    }
+}

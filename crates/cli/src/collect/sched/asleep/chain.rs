@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a sleep waited for: the thread that ended it, or that held its lock, what that one did meanwhile, and for its
+//! sleeps the same again. In each nanosecond it is one of them that does not sleep, or sleeps for a reason of its own.
+
+use super::history::{Did, History, Part, Thread};
+use deburr_bpf::sched::Sleep;
+use deburr_core::recording::CHAIN;
+use std::collections::BTreeMap;
+
+/// A thread of a chain, and what it did; `S` = how sleeps are told.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Link<S> {
+    pub(super) thread: Thread,
+    pub(super) did: LinkDid<S>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum LinkDid<S> {
+    NotSeen,
+    OnCpu,
+    Queued,
+    Throttled,
+    Slept(S),
+}
+
+/// How sleeps are told, and whether it is worth to know what ended them.
+pub(super) trait Tell {
+    /// A sleep as it is told; `None` if it is none.
+    type Told: Clone + Ord;
+    fn told(&self, sleep: &Sleep) -> Option<Self::Told>;
+    fn goes_on(&self, told: &Self::Told) -> bool;
+}
+
+/// The chains behind sleeps.
+pub(super) struct Chains<'a, T: Tell> {
+    pub(super) history: &'a History,
+    pub(super) tell: &'a T,
+    /// Parts that may still be looked at; of further ones nothing is told.
+    pub(super) budget: usize,
+}
+
+/// Chains, and how long it was each of them.
+type Sums<S> = BTreeMap<Vec<Link<S>>, u64>;
+
+impl<T: Tell> Chains<'_, T> {
+    /// What that sleep waited for in the last `of_ns` of it: chains, and how long it was each of them, `of_ns` in all. An
+    /// empty chain = not known.
+    pub(super) fn behind(&mut self, sleep: &Sleep, of_ns: u64) -> Sums<T::Told> {
+        let to_ns = sleep.since_ns.saturating_add(sleep.slept_ns);
+        let from_ns = to_ns.saturating_sub(of_ns.min(sleep.slept_ns));
+        let mut sums = Sums::new();
+        self.walk(sleep, (from_ns, to_ns), &mut Vec::new(), &mut sums);
+        let found_ns = to_ns - from_ns;
+        if found_ns == 0 {
+            sums.insert(Vec::new(), of_ns);
+        } else if of_ns != found_ns {
+            scale(&mut sums, found_ns, of_ns);
+        }
+        sums
+    }
+
+    fn walk(
+        &mut self,
+        sleep: &Sleep,
+        (from_ns, to_ns): (u64, u64),
+        path: &mut Vec<Link<T::Told>>,
+        sums: &mut Sums<T::Told>,
+    ) {
+        for (from_ns, to_ns, thread) in self.history.holders(sleep, from_ns, to_ns) {
+            if self.budget == 0 {
+                *sums.entry(path.clone()).or_default() += to_ns - from_ns;
+                continue;
+            }
+            let parts = self.history.parts(thread, from_ns, to_ns);
+            self.budget = self.budget.saturating_sub(parts.len());
+            for Part { from_ns, to_ns, did } in parts {
+                let (did, ended) = match did {
+                    Did::NotSeen => (LinkDid::NotSeen, None),
+                    Did::OnCpu => (LinkDid::OnCpu, None),
+                    Did::Queued => (LinkDid::Queued, None),
+                    Did::Throttled => (LinkDid::Throttled, None),
+                    Did::Slept(sleep) => match self.tell.told(&sleep) {
+                        Some(told) => {
+                            let on = self.tell.goes_on(&told).then_some(sleep);
+                            (LinkDid::Slept(told), on)
+                        }
+                        None => (LinkDid::NotSeen, None),
+                    },
+                };
+                path.push(Link { thread, did });
+                match ended.filter(|_| path.len() < CHAIN) {
+                    Some(sleep) => self.walk(&sleep, (from_ns, to_ns), path, sums),
+                    None => *sums.entry(path.clone()).or_default() += to_ns - from_ns,
+                }
+                path.pop();
+            }
+        }
+    }
+}
+
+/// Makes amounts that sum to `from` sum to `to`, in proportion.
+fn scale<K: Ord>(sums: &mut BTreeMap<K, u64>, from: u64, to: u64) {
+    let mut left = to;
+    for ns in sums.values_mut() {
+        let scaled = u128::from(*ns) * u128::from(to) / u128::from(from.max(1));
+        *ns = u64::try_from(scaled).unwrap_or(u64::MAX).min(left);
+        left -= *ns;
+    }
+    if let Some(most) = sums.values_mut().max() {
+        *most += left;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kind::tests::sleep;
+    use super::*;
+    use deburr_bpf::sched::{Context, Object, Run, Waker};
+    use proptest::prelude::*;
+
+    /// Sleeps are told by the thread that slept, and all that a thread ended are followed.
+    struct ByThread;
+
+    impl Tell for ByThread {
+        type Told = (u32, bool);
+
+        fn told(&self, sleep: &Sleep) -> Option<Self::Told> {
+            Some((sleep.tid, sleep.waker.context == Context::Thread))
+        }
+
+        fn goes_on(&self, told: &Self::Told) -> bool {
+            told.1
+        }
+    }
+
+    fn slept(tid: u32, since_ns: u64, until_ns: u64, waker: Option<u32>) -> Sleep {
+        let context = waker.map_or(Context::HardIrq, |_| Context::Thread);
+        let it = sleep(Object::Anonymous(*b"[eventfd"), context);
+        let waker = Waker { tid: waker.unwrap_or(99), tgid: 7, ..it.waker };
+        let slept_ns = until_ns - since_ns;
+        Sleep { tid, tgid: 7, since_ns, slept_ns, stands_for_ns: slept_ns, waker, ..it }
+    }
+
+    fn run(tid: u32, start_ns: u64, end_ns: u64, queued_ns: u64) -> Run {
+        Run { tid, tgid: 7, start_ns, end_ns, queued_ns, throttled_ns: 0 }
+    }
+
+    fn told(sums: &Sums<(u32, bool)>) -> Vec<(String, u64)> {
+        let link = |it: &Link<(u32, bool)>| match it.did {
+            LinkDid::NotSeen => format!("{}?", it.thread.tid),
+            LinkDid::OnCpu => format!("{} runs", it.thread.tid),
+            LinkDid::Queued => format!("{} queued", it.thread.tid),
+            LinkDid::Throttled => format!("{} throttled", it.thread.tid),
+            LinkDid::Slept(_) => format!("{} sleeps", it.thread.tid),
+        };
+        let words = |path: &[Link<_>]| path.iter().map(link).collect::<Vec<_>>().join(" < ");
+        let mut all: Vec<(String, u64)> =
+            sums.iter().map(|(path, ns)| (words(path), *ns)).collect();
+        all.sort();
+        all
+    }
+
+    fn behind(history: &History, sleep: &Sleep, of_ns: u64) -> Vec<(String, u64)> {
+        told(&Chains { history, tell: &ByThread, budget: 1000 }.behind(sleep, of_ns))
+    }
+
+    /// 1 waits for 2 from 0 to 1000. 2 runs for 100, waits for 3 until 700, is queued for 50, and runs. 3 naps until 400,
+    /// then it runs.
+    fn three() -> (History, Sleep) {
+        let mut history = History::default();
+        history.follow(7, 0);
+        history.ran(run(2, 0, 100, 0));
+        history.slept(&slept(2, 100, 700, Some(3)));
+        history.runs_now(run(2, 750, 2000, 50));
+        history.slept(&slept(3, 50, 400, None));
+        history.ran(run(3, 0, 50, 0));
+        history.ran(run(3, 400, 900, 0));
+        (history, slept(1, 0, 1000, Some(2)))
+    }
+
+    #[test]
+    fn each_nanosecond_has_the_last_that_did_not_sleep() {
+        let (history, sleep) = three();
+        let expected = [
+            ("2 queued", 50),
+            ("2 runs", 100 + 250),
+            ("2 sleeps < 3 runs", 300),
+            ("2 sleeps < 3 sleeps", 300),
+        ];
+        let expected = expected.map(|(path, ns)| (path.to_owned(), ns));
+        assert_eq!(behind(&history, &sleep, 1000), expected);
+        // Its beginning was told before; and it stands for others that were not looked at.
+        assert_eq!(behind(&history, &sleep, 200), [("2 runs".to_owned(), 200)]);
+        let more = behind(&history, &sleep, 4000);
+        assert_eq!(more.iter().map(|(_, ns)| ns).sum::<u64>(), 4000);
+        assert_eq!(more[0], ("2 queued".to_owned(), 200));
+    }
+
+    #[test]
+    fn two_that_wait_for_each_other_end_somewhere() {
+        let mut history = History::default();
+        history.follow(7, 0);
+        for (tid, other) in [(2, 3), (3, 2)] {
+            history.slept(&slept(tid, 0, 1000, Some(other)));
+        }
+        let sums = Chains { history: &history, tell: &ByThread, budget: 1000 }
+            .behind(&slept(1, 0, 1000, Some(2)), 1000);
+        assert_eq!(sums.values().sum::<u64>(), 1000);
+        assert!(sums.keys().all(|path| path.len() <= CHAIN));
+    }
+
+    proptest! {
+        #[test]
+        fn chains_sum_to_the_sleep(
+            runs in prop::collection::vec((2..6u32, 0..900u64, 0..50u64, 0..50u64), 0..60),
+            sleeps in prop::collection::vec((2..6u32, 0..900u64, 0..300u64, 2..9u32), 0..60),
+            of_ns in 0..5000u64, budget in 0..200usize,
+        ) {
+            let mut history = History::default();
+            history.follow(7, 0);
+            let mut runs = runs;
+            runs.sort_unstable_by_key(|&(_, start, ..)| start);
+            for (tid, start, length, queued) in runs {
+                history.ran(run(tid, start, start + length, queued));
+            }
+            for (tid, since, length, waker) in sleeps {
+                history.slept(&slept(tid, since, since + length, (waker < 7).then_some(waker)));
+            }
+            let sums = Chains { history: &history, tell: &ByThread, budget }
+                .behind(&slept(1, 0, 1000, Some(2)), of_ns);
+            prop_assert_eq!(sums.values().sum::<u64>(), of_ns);
+            prop_assert!(sums.keys().all(|path| path.len() <= CHAIN));
+        }
+    }
+}

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the threads of some processes did lately: their runs, their waits for a CPU, and those of their sleeps that were
+//! looked at. Times are those of the run queues' clock.
+
+use super::kind::lock_of;
+use deburr_bpf::sched::{Context, Run, Sleep};
+use std::collections::{HashMap, VecDeque};
+
+/// Runs of a thread that are kept, and of all threads; 32 bytes each.
+const RUNS: usize = 2048;
+const ALL_RUNS: usize = 32_768;
+/// Sleeps of a thread that are kept, and of all threads; 136 bytes each.
+const SLEEPS: usize = 64;
+const ALL_SLEEPS: usize = 8192;
+/// Locks whose hand-overs are kept, and hand-overs of each.
+const LOCKS: usize = 256;
+const HANDED_OVER: usize = 256;
+
+/// A thread of a process, by their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Thread {
+    pub(super) tgid: u32,
+    pub(super) tid: u32,
+}
+
+/// What a thread did at a time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Did {
+    /// Not known.
+    NotSeen,
+    OnCpu,
+    Queued,
+    Throttled,
+    Slept(Sleep),
+}
+
+/// What a thread did from a time to another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Part {
+    pub(super) from_ns: u64,
+    pub(super) to_ns: u64,
+    pub(super) did: Did,
+}
+
+/// A time on a CPU, and the waiting right before.
+#[derive(Clone, Copy, Debug)]
+struct Stay {
+    start_ns: u64,
+    end_ns: u64,
+    queued_ns: u64,
+    throttled_ns: u64,
+}
+
+impl Stay {
+    fn of(run: Run) -> Self {
+        let Run { start_ns, end_ns, queued_ns, throttled_ns, .. } = run;
+        Self { start_ns, end_ns, queued_ns, throttled_ns }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    tgid: u32,
+    /// What it did before is not kept.
+    from_ns: u64,
+    runs: VecDeque<Stay>,
+    /// The run in progress at the last look.
+    runs_now: Option<Stay>,
+    sleeps: VecDeque<Sleep>,
+}
+
+impl Known {
+    fn keep_runs(&mut self, most: usize) -> usize {
+        let before = self.runs.len();
+        while self.runs.len() > most {
+            if let Some(gone) = self.runs.pop_front() {
+                self.from_ns = self.from_ns.max(gone.end_ns);
+            }
+        }
+        before - self.runs.len()
+    }
+}
+
+/// The threads of the processes that are followed.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    /// The processes, and from when on.
+    followed: HashMap<u32, u64>,
+    threads: HashMap<u32, Known>,
+    /// By process and address: when a lock was handed over, and by whom.
+    locks: HashMap<(u32, u64), VecDeque<(u64, Thread)>>,
+    runs: usize,
+    sleeps: usize,
+}
+
+impl History {
+    /// Follows the threads of a process from now on.
+    pub(super) fn follow(&mut self, tgid: u32, now_ns: u64) {
+        self.followed.entry(tgid).or_insert(now_ns);
+    }
+
+    /// Follows a process no more.
+    pub(super) fn forget(&mut self, tgid: u32) {
+        self.followed.remove(&tgid);
+    }
+
+    /// Drops what is kept of processes that are not followed any more.
+    pub(super) fn tidy(&mut self) {
+        let followed = &self.followed;
+        self.threads.retain(|_, it| followed.contains_key(&it.tgid));
+        self.locks.retain(|(tgid, _), _| followed.contains_key(tgid));
+        self.runs = self.threads.values().map(|it| it.runs.len()).sum();
+        self.sleeps = self.threads.values().map(|it| it.sleeps.len()).sum();
+    }
+
+    fn known(&mut self, it: Thread) -> Option<&mut Known> {
+        let &since_ns = self.followed.get(&it.tgid)?;
+        let known = self.threads.entry(it.tid).or_default();
+        if known.tgid != it.tgid {
+            let gone = std::mem::take(known);
+            self.runs -= gone.runs.len();
+            self.sleeps -= gone.sleeps.len();
+            known.tgid = it.tgid;
+            known.from_ns = since_ns;
+        }
+        Some(known)
+    }
+
+    /// A thread has run.
+    pub(super) fn ran(&mut self, run: Run) {
+        let Some(known) = self.known(Thread { tgid: run.tgid, tid: run.tid }) else { return };
+        let last = known.runs.back_mut();
+        if let Some(last) = last.filter(|it| it.end_ns == run.start_ns && run.queued_ns == 0) {
+            last.end_ns = run.end_ns;
+            return;
+        }
+        known.runs.push_back(Stay::of(run));
+        let gone = known.keep_runs(RUNS);
+        self.runs += 1;
+        self.runs -= gone;
+        if self.runs > ALL_RUNS {
+            let most = self.threads.values().map(|it| it.runs.len()).max().unwrap_or(0) / 2;
+            let gone: usize = self.threads.values_mut().map(|it| it.keep_runs(most)).sum();
+            self.runs -= gone;
+        }
+    }
+
+    /// A thread runs now, up to the end of that run.
+    pub(super) fn runs_now(&mut self, run: Run) {
+        if let Some(known) = self.known(Thread { tgid: run.tgid, tid: run.tid }) {
+            known.runs_now = Some(Stay::of(run));
+        }
+    }
+
+    /// What runs is not known any more.
+    pub(super) fn end_of_look(&mut self) {
+        self.threads.values_mut().for_each(|it| it.runs_now = None);
+    }
+
+    /// A thread has slept, or sleeps.
+    pub(super) fn slept(&mut self, sleep: &Sleep) {
+        let thread = Thread { tgid: sleep.tgid, tid: sleep.tid };
+        let Some(known) = self.known(thread) else { return };
+        // One that was in progress has ended now.
+        match known.sleeps.iter_mut().rev().find(|it| it.since_ns == sleep.since_ns) {
+            Some(same) => *same = *sleep,
+            None => {
+                known.sleeps.push_back(*sleep);
+                let gone = known.sleeps.len() > SLEEPS && known.sleeps.pop_front().is_some();
+                self.sleeps += 1 - usize::from(gone);
+            }
+        }
+        if self.sleeps > ALL_SLEEPS {
+            for it in self.threads.values_mut() {
+                let gone = it.sleeps.len() / 2;
+                it.sleeps.drain(..gone);
+                self.sleeps -= gone;
+            }
+        }
+        if let Some(address) = lock_of(sleep)
+            && sleep.waker.context == Context::Thread
+        {
+            self.handed_over((sleep.tgid, address), sleep);
+        }
+    }
+
+    fn handed_over(&mut self, lock: (u32, u64), sleep: &Sleep) {
+        if self.locks.len() >= LOCKS && !self.locks.contains_key(&lock) {
+            self.locks.clear();
+        }
+        let by = Thread { tgid: sleep.waker.tgid, tid: sleep.waker.tid };
+        let at_ns = sleep.since_ns.saturating_add(sleep.slept_ns);
+        let all = self.locks.entry(lock).or_default();
+        // Sleeps come CPU by CPU.
+        let place = all.partition_point(|&(before_ns, _)| before_ns <= at_ns);
+        all.insert(place, (at_ns, by));
+        if all.len() > HANDED_OVER {
+            all.pop_front();
+        }
+    }
+
+    /// Who held a lock while that sleep waited for it, in `from_ns..to_ns`: whoever handed it over next. The last one is
+    /// whoever ended the sleep.
+    pub(super) fn holders(
+        &self,
+        sleep: &Sleep,
+        from_ns: u64,
+        to_ns: u64,
+    ) -> Vec<(u64, u64, Thread)> {
+        let last = Thread { tgid: sleep.waker.tgid, tid: sleep.waker.tid };
+        let handed = lock_of(sleep).and_then(|address| self.locks.get(&(sleep.tgid, address)));
+        let mut holders = Vec::new();
+        let mut at_ns = from_ns;
+        for &(end_ns, by) in handed.into_iter().flatten() {
+            if end_ns > at_ns && end_ns < to_ns && by.tid != sleep.tid {
+                holders.push((at_ns, end_ns, by));
+                at_ns = end_ns;
+            }
+        }
+        holders.push((at_ns, to_ns, last));
+        holders
+    }
+
+    /// What a thread did in `from_ns..to_ns`, in parts that follow each other without gaps.
+    pub(super) fn parts(&self, it: Thread, from_ns: u64, to_ns: u64) -> Vec<Part> {
+        let mut parts = Parts { to_ns, at_ns: from_ns, all: Vec::new() };
+        let known = self.threads.get(&it.tid).filter(|known| known.tgid == it.tgid);
+        if let Some(known) = known {
+            parts.until(known.from_ns, Did::NotSeen);
+            let first = known.runs.partition_point(|stay| stay.end_ns <= parts.at_ns);
+            for stay in known.runs.range(first..).chain(&known.runs_now) {
+                let queued_from_ns = stay.start_ns.saturating_sub(stay.queued_ns);
+                let awake_ns = queued_from_ns.saturating_sub(stay.throttled_ns);
+                parts.asleep_until(awake_ns, &known.sleeps);
+                parts.until(queued_from_ns, Did::Throttled);
+                parts.until(stay.start_ns, Did::Queued);
+                parts.until(stay.end_ns, Did::OnCpu);
+                if parts.at_ns >= to_ns {
+                    break;
+                }
+            }
+            parts.asleep_until(to_ns, &known.sleeps);
+        }
+        parts.until(to_ns, Did::NotSeen);
+        parts.all
+    }
+}
+
+/// Parts up to a time.
+struct Parts {
+    to_ns: u64,
+    at_ns: u64,
+    all: Vec<Part>,
+}
+
+impl Parts {
+    fn until(&mut self, end_ns: u64, did: Did) {
+        let end_ns = end_ns.min(self.to_ns);
+        if end_ns > self.at_ns {
+            self.all.push(Part { from_ns: self.at_ns, to_ns: end_ns, did });
+            self.at_ns = end_ns;
+        }
+    }
+
+    fn asleep_until(&mut self, end_ns: u64, sleeps: &VecDeque<Sleep>) {
+        if end_ns <= self.at_ns {
+            return;
+        }
+        for sleep in sleeps {
+            let woken_ns = sleep.since_ns.saturating_add(sleep.slept_ns);
+            if woken_ns > self.at_ns && sleep.since_ns < end_ns {
+                self.until(sleep.since_ns.min(end_ns), Did::NotSeen);
+                self.until(woken_ns.min(end_ns), Did::Slept(*sleep));
+            }
+        }
+        self.until(end_ns, Did::NotSeen);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kind::tests::sleep;
+    use super::*;
+    use deburr_bpf::sched::{Object, Waker};
+    use proptest::prelude::*;
+
+    const ONE: Thread = Thread { tgid: 7, tid: 7 };
+
+    fn run(tid: u32, start_ns: u64, end_ns: u64, queued_ns: u64) -> Run {
+        Run { tid, tgid: 7, start_ns, end_ns, queued_ns, throttled_ns: 0 }
+    }
+
+    fn slept(tid: u32, since_ns: u64, slept_ns: u64, waker: u32) -> Sleep {
+        let by = sleep(Object::None, Context::Thread);
+        let waker = Waker { tid: waker, tgid: 7, ..by.waker };
+        Sleep { tid, since_ns, slept_ns, waker, ..by }
+    }
+
+    fn told(parts: &[Part]) -> Vec<(u64, &'static str)> {
+        let name = |did| match did {
+            Did::NotSeen => "not seen",
+            Did::OnCpu => "on CPU",
+            Did::Queued => "queued",
+            Did::Throttled => "throttled",
+            Did::Slept(_) => "slept",
+        };
+        parts.iter().map(|part| (part.to_ns - part.from_ns, name(part.did))).collect()
+    }
+
+    #[test]
+    fn a_time_is_divided_into_what_a_thread_did() {
+        let mut history = History::default();
+        history.follow(7, 100);
+        history.ran(run(7, 200, 300, 0));
+        history.slept(&slept(7, 300, 80, 9));
+        history.ran(run(7, 400, 450, 20));
+        history.runs_now(Run { throttled_ns: 30, ..run(7, 520, 600, 10) });
+        let parts = history.parts(ONE, 50, 700);
+        let expected = [
+            (50, "not seen"),
+            (100, "not seen"),
+            (100, "on CPU"),
+            (80, "slept"),
+            (20, "queued"),
+            (50, "on CPU"),
+            (30, "not seen"),
+            (30, "throttled"),
+            (10, "queued"),
+            (80, "on CPU"),
+            (100, "not seen"),
+        ];
+        assert_eq!(told(&parts), expected);
+        assert_eq!(told(&history.parts(ONE, 310, 390)), [(70, "slept"), (10, "queued")]);
+        let other = Thread { tgid: 8, tid: 7 };
+        assert_eq!(told(&history.parts(other, 310, 390)), [(80, "not seen")]);
+        history.forget(7);
+        history.tidy();
+        assert_eq!(told(&history.parts(ONE, 310, 390)), [(80, "not seen")]);
+    }
+
+    #[test]
+    fn a_lock_is_held_by_whoever_hands_it_over_next() {
+        let mut history = History::default();
+        history.follow(7, 0);
+        // 1 waits from 100 to 400. Meanwhile 2 gives it to 3 at 200, and 3 to 4 at 300, which ends the wait of 1.
+        for (tid, since, end, waker) in [(3, 50, 200, 2), (4, 60, 300, 3), (1, 100, 400, 4)] {
+            history.slept(&slept(tid, since, end - since, waker));
+        }
+        let by = |tid| Thread { tgid: 7, tid };
+        let holders = history.holders(&slept(1, 100, 300, 4), 100, 400);
+        assert_eq!(holders, [(100, 200, by(2)), (200, 300, by(3)), (300, 400, by(4))]);
+        // Of another one, or no lock at all, it is whoever ended it.
+        let other = Sleep { arguments: [0x2000, 128, 2], ..slept(1, 100, 300, 4) };
+        assert_eq!(history.holders(&other, 100, 400), [(100, 400, by(4))]);
+        let condition = Sleep { arguments: [0x1000, 128, 0], ..slept(1, 100, 300, 4) };
+        assert_eq!(history.holders(&condition, 100, 400), [(100, 400, by(4))]);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_what_is_gone_is_not_seen() {
+        let mut history = History::default();
+        history.follow(7, 0);
+        for at in 0..100_000 {
+            history.ran(run(at as u32 % 100, at * 10, at * 10 + 5, 0));
+            history.slept(&slept(at as u32 % 100, at * 10, 5, 3));
+        }
+        assert!(history.runs <= ALL_RUNS && history.sleeps <= ALL_SLEEPS);
+        let counted: usize = history.threads.values().map(|it| it.runs.len()).sum();
+        let sleeps: usize = history.threads.values().map(|it| it.sleeps.len()).sum();
+        assert_eq!((history.runs, history.sleeps), (counted, sleeps));
+        let parts = history.parts(Thread { tgid: 7, tid: 0 }, 0, 5);
+        assert_eq!(told(&parts), [(5, "not seen")]);
+    }
+
+    proptest! {
+        #[test]
+        fn parts_follow_each_other_whatever_is_known(
+            stays in prop::collection::vec((0..900u64, 0..100u64, 0..200u64, 0..200u64), 0..20),
+            sleeps in prop::collection::vec((0..900u64, 0..300u64), 0..20),
+            from in 0..1000u64, length in 0..1000u64,
+        ) {
+            let mut history = History::default();
+            history.follow(7, 10);
+            let mut stays = stays;
+            stays.sort_unstable();
+            for (start, length, queued_ns, throttled_ns) in stays {
+                history.ran(Run { throttled_ns, ..run(7, start, start + length, queued_ns) });
+            }
+            for (since, length) in sleeps {
+                history.slept(&slept(7, since, length, 3));
+            }
+            let mut at = from;
+            for part in history.parts(ONE, from, from + length) {
+                prop_assert_eq!(part.from_ns, at);
+                prop_assert!(part.to_ns > at);
+                at = part.to_ns;
+            }
+            prop_assert_eq!(at, from + length);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What sleeps have in common, so that alike ones can be summed. Processes are pids.
+
+use super::listening::Listening;
+use deburr_bpf::sched::{Call, Context as Woke, Inet, Object, Sleep, State, Waker};
+use deburr_core::recording::{SleepState, SleptOn};
+use deburr_core::text::name::decode;
+
+/// Values of a futex that mark something; all others are as good as [`OTHER_VALUE`].
+const OTHER_VALUE: u32 = 3;
+/// `SOCK_STREAM` and `SOCK_DGRAM`.
+const STREAM: u16 = 1;
+const DATAGRAMS: u16 = 2;
+/// The operation of a futex without its flags (`FUTEX_PRIVATE_FLAG`, `FUTEX_CLOCK_REALTIME`).
+const FUTEX_OPERATION: u64 = 0x7f;
+
+/// In which call a thread slept, on what, and what ended it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Slept {
+    pub(super) state: SleepState,
+    pub(super) call: Option<Call>,
+    pub(super) on: SleptOn,
+    pub(super) peer: Option<u32>,
+    pub(super) woken: Woken,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Woken {
+    NotKnown,
+    NotYet,
+    Thread(u32, Call),
+    Sender(u32),
+    SoftInterrupt,
+    HardInterrupt,
+}
+
+impl Slept {
+    /// `None` if the thread did not sleep.
+    pub(super) fn of(sleep: &Sleep, listening: &Listening) -> Option<Self> {
+        let state = match sleep.state {
+            it if it == State::Sleep as u8 => SleepState::Asleep,
+            it if it == State::BlockIo as u8 => SleepState::BlockIo,
+            it if it == State::MemStall as u8 => SleepState::Memory,
+            it if it == State::Uninterruptible as u8 => SleepState::Uninterruptible,
+            _ => return None,
+        };
+        let (on, peer) = on_of(sleep, listening);
+        let woken = woken_of(sleep.waker, &on);
+        Some(Self { state, call: Some(sleep.call), woken, on, peer })
+    }
+
+    /// Whether it is worth to know what the thread did that ended it. Clients do not keep a server waiting.
+    pub(super) fn is_behind_somebody(&self) -> bool {
+        let by_thread = match self.woken {
+            // One that works for the kernel is not watched.
+            Woken::Thread(_, call) => call != Call::Kernel,
+            Woken::Sender(_) => true,
+            _ => false,
+        };
+        let for_clients = match &self.on {
+            SleptOn::Inet { listens, .. } => *listens == Some(true),
+            SleptOn::Unix { accepted, .. } => *accepted,
+            _ => self.call.is_some_and(|call| is(call, &["accept", "accept4"])),
+        };
+        by_thread && !for_clients
+    }
+}
+
+/// Process and own port of a sleep on a socket that somebody may listen on.
+pub(super) fn port_of(sleep: &Sleep) -> Option<(u32, u16)> {
+    match sleep.object {
+        Object::Inet(Inet { kind: STREAM, local_port, .. }) => Some((sleep.tgid, local_port)),
+        _ => None,
+    }
+}
+
+/// Address of the lock that a sleep waits for, if that is a word in the memory of its process.
+pub(super) fn lock_of(sleep: &Sleep) -> Option<u64> {
+    let [address, op, value] = sleep.arguments;
+    (matches!(sleep.object, Object::None)
+        && is(sleep.call, &["futex"])
+        && SleptOn::is_lock((op & FUTEX_OPERATION) as u32, value as u32))
+    .then_some(address)
+}
+
+fn is(call: Call, names: &[&str]) -> bool {
+    matches!(call, Call::System(_)) && names.contains(&&*call.name())
+}
+
+fn on_of(sleep: &Sleep, listening: &Listening) -> (SleptOn, Option<u32>) {
+    const S_IFMT: u16 = 0o170_000;
+    let on = match sleep.object {
+        Object::None if is(sleep.call, &["futex"]) => {
+            let [address, op, value] = sleep.arguments;
+            SleptOn::Futex {
+                address,
+                value: (value as u32).min(OTHER_VALUE),
+                op: (op & FUTEX_OPERATION) as u32,
+            }
+        }
+        Object::None => SleptOn::NotKnown,
+        Object::File { mode, device, inode } => match mode & S_IFMT {
+            0o010_000 => SleptOn::Pipe,
+            0o020_000 => SleptOn::Character,
+            // As the kernel has it in memory: 12 and 20 bits.
+            _ => SleptOn::File { device: format!("{}:{}", device >> 20, device & 0xf_ffff), inode },
+        },
+        Object::Anonymous(name) => {
+            let end = name.iter().position(|&byte| byte == 0 || byte == b']').unwrap_or(name.len());
+            SleptOn::Anonymous {
+                name: decode(name[..end].strip_prefix(b"[").unwrap_or(&name[..end])),
+            }
+        }
+        Object::Inet(inet) => inet_of(sleep.tgid, inet, listening),
+        Object::Unix { peer, has_address, ready } => {
+            let on = SleptOn::Unix { peer: None, accepted: has_address, ready };
+            return (on, Some(peer).filter(|&peer| peer != 0));
+        }
+        Object::Socket { family } => SleptOn::Socket { family },
+    };
+    (on, None)
+}
+
+fn inet_of(tgid: u32, inet: Inet, listening: &Listening) -> SleptOn {
+    let protocol = match inet.kind {
+        STREAM => "tcp".into(),
+        DATAGRAMS => "udp".into(),
+        other => format!("type {other}"),
+    };
+    let listens = match inet.kind {
+        STREAM => listening.has(tgid, inet.local_port),
+        _ => None,
+    };
+    let connected = inet.remote_port != 0 && listens != Some(true);
+    SleptOn::Inet {
+        protocol,
+        listens,
+        port: (listens == Some(true)).then_some(inet.local_port),
+        remote: connected
+            .then(|| std::net::SocketAddr::new(inet.remote, inet.remote_port).to_string()),
+        asked: inet.asked.filter(|_| connected && listens == Some(false)),
+        ready: inet.ready,
+    }
+}
+
+/// Calls in which a process sends: on this host, the other end is woken by it, in a soft interrupt.
+const SENDS: &[&str] = &["write", "writev", "sendto", "sendmsg", "sendmmsg", "sendfile", "splice"];
+
+fn woken_of(waker: Waker, on: &SleptOn) -> Woken {
+    match waker.context {
+        Woke::Unknown => Woken::NotKnown,
+        Woke::NotYet => Woken::NotYet,
+        Woke::Thread if waker.tid == 0 => Woken::NotKnown,
+        Woke::Thread => Woken::Thread(waker.tgid, waker.call),
+        Woke::SoftIrq if matches!(on, SleptOn::Inet { .. }) && is(waker.call, SENDS) => {
+            Woken::Sender(waker.tgid)
+        }
+        Woke::SoftIrq => Woken::SoftInterrupt,
+        Woke::HardIrq => Woken::HardInterrupt,
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    pub(in super::super) fn sleep(object: Object, waker: Woke) -> Sleep {
+        Sleep {
+            tid: 7,
+            tgid: 7,
+            since_ns: 0,
+            slept_ns: 10,
+            stands_for_ns: 10,
+            state: State::Sleep as u8,
+            call: Call::System(202),
+            arguments: [0x1000, 128, 2],
+            object,
+            waker: Waker { context: waker, tid: 9, tgid: 8, call: Call::System(1) },
+        }
+    }
+
+    pub(in super::super) fn inet(local_port: u16) -> Object {
+        let remote = Ipv4Addr::new(10, 0, 0, 7).into();
+        Object::Inet(Inet {
+            kind: 1,
+            state: 1,
+            local_port,
+            remote,
+            remote_port: 5432,
+            asked: Some(true),
+            ready: true,
+        })
+    }
+
+    #[test]
+    fn clients_are_alike_and_servers_are_not() {
+        let listening = Listening::of(7, 80, 40_000);
+        let slept = |port| Slept::of(&sleep(inet(port), Woke::SoftIrq), &listening).unwrap();
+        let SleptOn::Inet { listens, port, remote, .. } = slept(80).on else { panic!() };
+        assert_eq!((listens, port, remote), (Some(true), Some(80), None));
+        assert!(!slept(80).is_behind_somebody() && slept(40_000).is_behind_somebody());
+        let SleptOn::Inet { listens, port, remote, .. } = slept(40_000).on else { panic!() };
+        assert_eq!((listens, port), (Some(false), None));
+        assert_eq!(remote.as_deref(), Some("10.0.0.7:5432"));
+        assert_eq!(slept(40_000).woken, Woken::Sender(8));
+        let SleptOn::Inet { listens, remote, .. } = slept(50_000).on else { panic!() };
+        assert_eq!((listens, remote.is_some()), (None, true), "it was not looked");
+    }
+
+    #[test]
+    fn whoever_a_cpu_ran_when_an_interrupt_came_is_not_the_waker() {
+        let slept =
+            |context| Slept::of(&sleep(Object::None, context), &Listening::default()).unwrap();
+        assert_eq!(slept(Woke::SoftIrq).woken, Woken::SoftInterrupt);
+        assert_eq!(slept(Woke::HardIrq).woken, Woken::HardInterrupt);
+        assert_eq!(slept(Woke::Thread).woken, Woken::Thread(8, Call::System(1)));
+        assert!(!slept(Woke::SoftIrq).is_behind_somebody());
+        assert!(slept(Woke::Thread).is_behind_somebody());
+    }
+
+    #[test]
+    fn a_lock_is_told_from_a_condition() {
+        let lock = sleep(Object::None, Woke::Thread);
+        assert_eq!(lock_of(&lock), Some(0x1000));
+        assert_eq!(lock_of(&Sleep { arguments: [0x1000, 128, 0], ..lock }), None);
+        assert_eq!(lock_of(&Sleep { arguments: [0x1000, 137, 2], ..lock }), None);
+        assert_eq!(lock_of(&Sleep { arguments: [0x1000, 134, 0], ..lock }), Some(0x1000));
+        assert_eq!(lock_of(&Sleep { call: Call::System(1), ..lock }), None);
+    }
+}

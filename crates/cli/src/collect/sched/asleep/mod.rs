@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! On what the target's threads sleep, who wakes them, and what those did meanwhile.
+
+mod chain;
+mod history;
+mod kind;
+mod listening;
+mod names;
+mod sums;
+
+use super::super::{Emit, Roots};
+use chain::{Chains, Link, Tell};
+use deburr_bpf::sched::{Context as Woke, Run, SchedProbe, Sleep};
+use history::{History, Thread};
+use kind::{Slept, port_of};
+use listening::Listening;
+use names::Names;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use sums::{Identity, Kind, NamedLink, Range, Sum, Sums};
+
+/// Processes of the target whose threads are watched.
+const PROCESSES: usize = 1000;
+/// Further processes that are watched, because threads of the target waited for them, and the seconds for which they are.
+const PEERS: usize = 32;
+const PEER_FOR_S: u32 = 10;
+/// Threads of a process that exist when it is met.
+const THREADS: usize = 20_000;
+/// Sleeps in a second of which more is told than what they are themselves.
+const PENDING: usize = 10_000;
+/// Parts of time that are looked at in a second, for what sleeps waited for.
+const PARTS: usize = 100_000;
+
+/// The sleeps of the target since the last second.
+#[derive(Debug, Default)]
+pub(super) struct Asleep {
+    t0_ns: u64,
+    watched: BTreeSet<u32>,
+    /// Processes that are watched for what they do while the target waits for them, and for how many seconds more.
+    peers: BTreeMap<u32, u32>,
+    listening: Listening,
+    names: Names,
+    history: History,
+    /// Up to when the runs of all CPUs are known, on the run queues' clock.
+    known_to_ns: u64,
+    /// Sleeps that have ended, which are not in the sums yet.
+    pending: Vec<Sleep>,
+    sums: Sums,
+}
+
+impl Tell for Listening {
+    type Told = Slept;
+
+    fn told(&self, sleep: &Sleep) -> Option<Slept> {
+        Slept::of(sleep, self)
+    }
+
+    fn goes_on(&self, told: &Slept) -> bool {
+        told.is_behind_somebody()
+    }
+}
+
+impl Asleep {
+    /// Begins with the first look, at that time in the window.
+    pub(super) fn begin(first_look_ns: u64) -> Self {
+        Self { t0_ns: first_look_ns, ..Self::default() }
+    }
+
+    /// Watches these processes, those that they waited for, and no others. `now_ns` on the run queues' clock.
+    pub(super) fn watch(
+        &mut self,
+        probe: &mut SchedProbe,
+        roots: &Roots,
+        target: &BTreeSet<u32>,
+        now_ns: u64,
+    ) {
+        if !probe.can_watch() {
+            return;
+        }
+        self.peers.retain(|pid, seconds| {
+            *seconds = seconds.saturating_sub(1);
+            *seconds > 0 && !target.contains(pid)
+        });
+        let peers = self.peers.keys().copied();
+        let new: BTreeSet<u32> = target.iter().copied().take(PROCESSES).chain(peers).collect();
+        for &gone in self.watched.difference(&new) {
+            probe.watch_no_more(gone);
+            self.history.forget(gone);
+        }
+        for &pid in new.difference(&self.watched) {
+            let tasks = fs::read_dir(roots.proc.join(pid.to_string()).join("task"));
+            let names = tasks.into_iter().flatten().flatten().take(THREADS);
+            probe.watch(pid, names.filter_map(|it| it.file_name().to_str()?.parse().ok()));
+            self.history.follow(pid, now_ns);
+        }
+        self.watched = new;
+        self.history.tidy();
+        self.listening.second(&self.watched);
+        self.names.second();
+    }
+
+    /// A thread has run.
+    pub(super) fn ran(&mut self, run: Run) {
+        self.history.ran(run);
+    }
+
+    /// All runs up to then have been told, but for those in progress.
+    pub(super) fn known_to(&mut self, clock_ns: u64) {
+        self.known_to_ns = clock_ns;
+    }
+
+    /// Takes the sleeps that ended since the last call.
+    pub(super) fn follow(&mut self, probe: &mut SchedProbe) {
+        for sleep in probe.sleeps() {
+            self.take(sleep);
+        }
+    }
+
+    fn take(&mut self, sleep: Sleep) {
+        self.history.slept(&sleep);
+        if self.peers.contains_key(&sleep.tgid) {
+            return;
+        }
+        if self.pending.len() < PENDING {
+            self.pending.push(sleep);
+        } else if let Some(slept) = Slept::of(&sleep, &self.listening) {
+            let kind = Kind { slept, thread: None, behind: vec![] };
+            self.add(&sleep, kind, sleep.stands_for_ns);
+        }
+    }
+
+    fn add(&mut self, sleep: &Sleep, kind: Kind, ns: u64) {
+        let sum = Sum { ns, looked_at: 1, longest_ns: sleep.slept_ns };
+        self.sums.add(sleep.tgid, kind, sum);
+    }
+
+    /// Adds what is known of the sleeps in progress, and looks what those waited for that ended. `running` = the runs in
+    /// progress. `last` = there is no further look.
+    pub(super) fn look(
+        &mut self,
+        probe: &mut SchedProbe,
+        roots: &Roots,
+        (running, last): (Vec<Run>, bool),
+    ) -> Result<(), String> {
+        self.follow(probe);
+        for sleep in probe.asleep()? {
+            self.take(sleep);
+        }
+        let asked = self.pending.iter().filter_map(port_of);
+        let unknown = asked.filter(|&(pid, port)| self.listening.has(pid, port).is_none());
+        self.listening.look(roots, &unknown.collect());
+        for run in running {
+            self.history.runs_now(run);
+        }
+        // What a thread did that ended a sleep a moment ago is not known yet.
+        let known_to_ns = self.known_to_ns;
+        let is_early = |it: &Sleep| {
+            let woken_ns = it.since_ns.saturating_add(it.slept_ns);
+            !last && it.waker.context != Woke::NotYet && woken_ns > known_to_ns
+        };
+        let (early, known) = std::mem::take(&mut self.pending).into_iter().partition(is_early);
+        self.pending = early;
+        self.explain(roots, known);
+        self.history.end_of_look();
+        Ok(())
+    }
+
+    /// Adds sleeps with what they waited for.
+    fn explain(&mut self, roots: &Roots, sleeps: Vec<Sleep>) {
+        let mut budget = PARTS;
+        for sleep in sleeps {
+            let Some(slept) = Slept::of(&sleep, &self.listening) else { continue };
+            let thread = Thread { tgid: sleep.tgid, tid: sleep.tid };
+            let thread = Some(self.names.of(roots, thread));
+            if !slept.is_behind_somebody() || budget == 0 {
+                self.add(&sleep, Kind { slept, thread, behind: vec![] }, sleep.stands_for_ns);
+                continue;
+            }
+            let (history, tell) = (&self.history, &self.listening);
+            let mut chains = Chains { history, tell, budget };
+            let behind = chains.behind(&sleep, sleep.stands_for_ns);
+            budget = chains.budget;
+            for (path, ns) in behind {
+                path.iter().for_each(|link| self.meet(link.thread.tgid));
+                let named =
+                    |link: &Link<Slept>| NamedLink::of(link, self.names.of(roots, link.thread));
+                let behind = path.iter().map(named).collect();
+                self.add(&sleep, Kind { slept: slept.clone(), thread: thread.clone(), behind }, ns);
+            }
+        }
+    }
+
+    /// A thread of the target waited for this process, which is watched from now on.
+    fn meet(&mut self, pid: u32) {
+        let is_new = !self.watched.contains(&pid) && pid != std::process::id();
+        if self.peers.contains_key(&pid) || (is_new && self.peers.len() < PEERS) {
+            self.peers.insert(pid, PEER_FOR_S);
+        }
+    }
+
+    /// Ends the second.
+    pub(super) fn end(&mut self, t1_ns: u64, identity: Identity<'_>, emit: Emit<'_>) {
+        let t1_ns = t1_ns.max(self.t0_ns);
+        let t0_ns = std::mem::replace(&mut self.t0_ns, t1_ns);
+        self.sums.emit(Range { t0_ns, t1_ns }, identity, emit);
+    }
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The sleeps of a second, alike ones together.
+
+use super::chain::{Link, LinkDid};
+use super::kind::{Slept, Woken};
+use crate::collect::Emit;
+use deburr_bpf::sched::Call;
+use deburr_core::recording::{self, Awaited, Did, ProcId, Record, SleepTick, SleptOn, WokenBy};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Kinds of sleep of a process that have a record of their own in each second: those that took longest. Of as many further
+/// ones it is not told which thread it was and what it waited for; the others are summed.
+const KINDS: usize = 48;
+
+/// What makes sleeps alike.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Kind {
+    pub(super) slept: Slept,
+    pub(super) thread: Option<String>,
+    pub(super) behind: Vec<NamedLink>,
+}
+
+/// A thread of a chain: its process, its name, and what it did.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct NamedLink {
+    pub(super) tgid: u32,
+    pub(super) name: String,
+    pub(super) did: LinkDid<Slept>,
+}
+
+impl NamedLink {
+    pub(super) fn of(it: &Link<Slept>, name: String) -> Self {
+        Self { tgid: it.thread.tgid, name, did: it.did.clone() }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sum {
+    pub(super) ns: u64,
+    pub(super) looked_at: u64,
+    pub(super) longest_ns: u64,
+}
+
+impl Sum {
+    fn add(&mut self, other: Self) {
+        self.ns += other.ns;
+        self.looked_at += other.looked_at;
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+    }
+}
+
+/// The sleeps of processes in a second.
+#[derive(Debug, Default)]
+pub(super) struct Sums {
+    of: BTreeMap<u32, BTreeMap<Kind, Sum>>,
+}
+
+/// The range of time of a second.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    pub(super) t0_ns: u64,
+    pub(super) t1_ns: u64,
+}
+
+/// The identity of a process, and whether it is of the target; `None` if nothing is known of it.
+pub(super) type Identity<'a> = &'a mut dyn FnMut(u32, Emit<'_>) -> Option<(ProcId, bool)>;
+
+impl Sums {
+    pub(super) fn add(&mut self, tgid: u32, kind: Kind, sum: Sum) {
+        self.of.entry(tgid).or_default().entry(kind).or_default().add(sum);
+    }
+
+    /// Emits the records of the processes of the target, and begins anew.
+    pub(super) fn emit(&mut self, range: Range, identity: Identity<'_>, emit: Emit<'_>) {
+        for (pid, kinds) in std::mem::take(&mut self.of) {
+            let Some((proc, true)) = identity(pid, &mut *emit) else { continue };
+            for (kind, sum) in largest(kinds) {
+                let mut known = |pid: u32| Some(identity(pid, &mut *emit)?.0);
+                let behind = kind.behind.iter().map_while(|it| awaited(it, &mut known)).collect();
+                let recording::Slept { state, call, on, woken } = told(&kind.slept, &mut known);
+                emit(Record::Sleep(Box::new(SleepTick {
+                    t0_ns: range.t0_ns,
+                    t1_ns: range.t1_ns,
+                    proc,
+                    state,
+                    call,
+                    on,
+                    woken,
+                    thread: kind.thread.filter(|name| !name.is_empty()),
+                    behind,
+                    ns: sum.ns,
+                    looked_at: sum.looked_at,
+                    longest_ns: sum.longest_ns,
+                })));
+            }
+        }
+    }
+}
+
+fn told(it: &Slept, known: &mut dyn FnMut(u32) -> Option<ProcId>) -> recording::Slept {
+    let mut on = it.on.clone();
+    if let SleptOn::Unix { peer, .. } = &mut on {
+        *peer = it.peer.and_then(&mut *known);
+    }
+    let woken = match it.woken {
+        Woken::NotKnown => WokenBy::NotKnown,
+        Woken::NotYet => WokenBy::NotYet,
+        Woken::SoftInterrupt => WokenBy::SoftInterrupt,
+        Woken::HardInterrupt => WokenBy::HardInterrupt,
+        Woken::Thread(pid, call) => {
+            known(pid).map_or(WokenBy::NotKnown, |proc| WokenBy::Thread { proc, call: call.name() })
+        }
+        Woken::Sender(pid) => {
+            known(pid).map_or(WokenBy::SoftInterrupt, |proc| WokenBy::Sender { proc })
+        }
+    };
+    let call = it.call.map_or_else(|| "(others)".into(), Call::name);
+    recording::Slept { state: it.state, call, on, woken }
+}
+
+fn awaited(it: &NamedLink, known: &mut dyn FnMut(u32) -> Option<ProcId>) -> Option<Awaited> {
+    let proc = known(it.tgid)?;
+    let did = match &it.did {
+        LinkDid::NotSeen => Did::NotSeen,
+        LinkDid::OnCpu => Did::OnCpu,
+        LinkDid::Queued => Did::Queued,
+        LinkDid::Throttled => Did::Throttled,
+        LinkDid::Slept(slept) => Did::Slept(told(slept, known)),
+    };
+    Some(Awaited { proc, thread: it.name.clone(), did })
+}
+
+/// Those that took longest, and the sums of the others.
+fn largest(kinds: BTreeMap<Kind, Sum>) -> Vec<(Kind, Sum)> {
+    let (mut all, rest) = divided(kinds);
+    let alike = |(kind, sum): (Kind, Sum)| (Kind { thread: None, behind: vec![], ..kind }, sum);
+    let (more, rest) = divided(summed(rest.into_iter().map(alike)));
+    let of_state = |(kind, sum): (Kind, Sum)| {
+        let state = kind.slept.state;
+        let slept =
+            Slept { state, call: None, on: SleptOn::Others, peer: None, woken: Woken::NotKnown };
+        (Kind { slept, thread: None, behind: vec![] }, sum)
+    };
+    all.extend(more);
+    all.extend(summed(rest.into_iter().map(of_state)));
+    all
+}
+
+fn summed(all: impl Iterator<Item = (Kind, Sum)>) -> BTreeMap<Kind, Sum> {
+    let mut sums: BTreeMap<Kind, Sum> = BTreeMap::new();
+    all.for_each(|(kind, sum)| sums.entry(kind).or_default().add(sum));
+    sums
+}
+
+/// The [`KINDS`] that took longest, and the others.
+fn divided(kinds: BTreeMap<Kind, Sum>) -> (Vec<(Kind, Sum)>, Vec<(Kind, Sum)>) {
+    let mut all: Vec<(Kind, Sum)> = kinds.into_iter().collect();
+    all.sort_by_key(|(_, sum)| Reverse(sum.ns));
+    let rest = all.split_off(all.len().min(KINDS));
+    (all, rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kind::tests::sleep;
+    use super::super::listening::Listening;
+    use super::*;
+    use deburr_bpf::sched::{Context, Object, Sleep};
+
+    #[test]
+    fn of_many_kinds_nothing_is_lost() {
+        let mut sums = Sums::default();
+        for address in 0..200 {
+            let it = Sleep { arguments: [address, 0, 0], ..sleep(Object::None, Context::Thread) };
+            let slept = Slept::of(&it, &Listening::default()).unwrap();
+            let link = NamedLink { tgid: 8, name: "holder".into(), did: LinkDid::OnCpu };
+            let kind = Kind { slept, thread: Some("worker".into()), behind: vec![link] };
+            sums.add(7, kind, Sum { ns: 10, looked_at: 1, longest_ns: 10 });
+        }
+        let mut told = Vec::new();
+        let mut identity = |pid, _: Emit<'_>| Some((ProcId(pid), pid == 7));
+        let range = Range { t0_ns: 0, t1_ns: 1000 };
+        sums.emit(range, &mut identity, &mut |record| match record {
+            Record::Sleep(it) => told.push(*it),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(told.len(), 2 * KINDS + 1);
+        assert_eq!(told.iter().map(|it| it.ns).sum::<u64>(), 2000);
+        assert_eq!(told.last().unwrap().on, SleptOn::Others);
+        assert_eq!(told[0].woken, WokenBy::Thread { proc: ProcId(8), call: "write".into() });
+        let held = Awaited { proc: ProcId(8), thread: "holder".into(), did: Did::OnCpu };
+        assert_eq!((told[0].thread.as_deref(), &told[0].behind), (Some("worker"), &vec![held]));
+        assert_eq!((&told[KINDS].thread, &told[KINDS].behind), (&None, &vec![]));
+    }
+}

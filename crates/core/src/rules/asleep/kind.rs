@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Whether a sleep is time that somebody lost.
+
+use crate::finding::SleepKind;
+use crate::recording::{Awaited, Did, SleepState, Slept, SleptOn, WokenBy};
+use crate::view::SleepKey;
+
+/// Calls that end when a time has passed.
+const SLEEPS: &[&str] = &["nanosleep", "clock_nanosleep"];
+/// Calls that take a time after which they end in any case.
+const TIMED: &[&str] = &[
+    "epoll_wait",
+    "epoll_pwait",
+    "epoll_pwait2",
+    "poll",
+    "ppoll",
+    "select",
+    "pselect6",
+    "futex",
+    "futex_waitv",
+    "rt_sigtimedwait",
+    "recvmmsg",
+    "semtimedop",
+    "io_getevents",
+    "io_pgetevents",
+    "mq_timedreceive",
+];
+/// Calls that wait for a client to come.
+const ACCEPTS: &[&str] = &["accept", "accept4"];
+/// Calls that wait until the other end takes what was sent.
+const SENDS: &[&str] = &[
+    "write", "writev", "pwritev", "pwritev2", "sendto", "sendmsg", "sendmmsg", "sendfile", "splice",
+];
+/// Calls that wait for a lock of a file.
+const FILE_LOCKS: &[&str] = &["flock", "fcntl"];
+
+/// The order of evidence: what is a delay whoever ends it; whose turn it is at a socket, and whether its process has asked
+/// for what it waits for; timers; and where another thread ended it, what that one did, or waited for, meanwhile.
+pub(in crate::rules) fn of(key: &SleepKey) -> SleepKind {
+    match of_sleep(&key.slept) {
+        SleepKind::NotKnown => of_chain(&key.behind),
+        known => known,
+    }
+}
+
+/// Whether it waits for a lock in the memory of its process.
+pub(in crate::rules) fn is_lock(slept: &Slept) -> bool {
+    matches!(&slept.on, SleptOn::Futex { op, value, .. } if SleptOn::is_lock(*op, *value))
+}
+
+/// Whether it waits until the other end takes what was sent.
+pub(in crate::rules) fn sends(slept: &Slept) -> bool {
+    SENDS.contains(&slept.call.as_str())
+}
+
+/// Whether it waits for a lock of a file.
+pub(in crate::rules) fn is_file_lock(slept: &Slept) -> bool {
+    FILE_LOCKS.contains(&slept.call.as_str())
+}
+
+fn of_chain(behind: &[Awaited]) -> SleepKind {
+    match behind.last().map(|it| &it.did) {
+        None | Some(Did::NotSeen) => SleepKind::NotKnown,
+        Some(Did::OnCpu | Did::Queued | Did::Throttled) => SleepKind::WaitsForOthers,
+        Some(Did::Slept(slept)) => of_sleep(slept),
+    }
+}
+
+fn of_sleep(slept: &Slept) -> SleepKind {
+    use SleepKind::{NotKnown, OwnTimer, WaitsForOthers, WaitsForWork};
+    let call = slept.call.as_str();
+    if slept.state != SleepState::Asleep || is_lock(slept) || is_file_lock(slept) {
+        return WaitsForOthers;
+    }
+    if SLEEPS.contains(&call) {
+        return OwnTimer;
+    }
+    if slept.woken == WokenBy::HardInterrupt && TIMED.contains(&call) {
+        return OwnTimer;
+    }
+    let sends = sends(slept);
+    match &slept.on {
+        SleptOn::Anonymous { name } if name == "timerfd" => OwnTimer,
+        _ if ACCEPTS.contains(&call) => WaitsForWork,
+        SleptOn::Pipe | SleptOn::Inet { .. } | SleptOn::Unix { .. } if sends => WaitsForOthers,
+        SleptOn::Inet { listens: Some(true), .. } | SleptOn::Unix { accepted: true, .. } => {
+            WaitsForWork
+        }
+        SleptOn::Inet { listens: Some(false), remote: Some(_), asked: Some(true), .. } => {
+            WaitsForOthers
+        }
+        _ => NotKnown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::ProcId;
+
+    fn slept(call: &str, on: SleptOn, woken: WokenBy) -> Slept {
+        Slept { state: SleepState::Asleep, call: call.into(), on, woken }
+    }
+
+    fn inet(listens: Option<bool>) -> SleptOn {
+        let remote = (listens == Some(false)).then(|| "10.0.0.7:5432".into());
+        let (protocol, asked) = ("tcp".into(), Some(true));
+        SleptOn::Inet { protocol, listens, port: None, remote, asked, ready: false }
+    }
+
+    fn not_asked(has_asked: Option<bool>) -> SleptOn {
+        let mut on = inet(Some(false));
+        if let SleptOn::Inet { asked, .. } = &mut on {
+            *asked = has_asked;
+        }
+        on
+    }
+
+    #[test]
+    fn kinds_follow_the_order_of_evidence() {
+        use SleepKind::{NotKnown, OwnTimer, WaitsForOthers, WaitsForWork};
+        let by = WokenBy::SoftInterrupt;
+        let futex = |op, value| SleptOn::Futex { address: 64, value, op };
+        let poll = SleptOn::Anonymous { name: "eventpo".into() };
+        for (call, on, woken, kind) in [
+            ("recvfrom", inet(Some(true)), by.clone(), WaitsForWork),
+            ("recvfrom", inet(Some(false)), by.clone(), WaitsForOthers),
+            ("recvfrom", inet(None), by.clone(), NotKnown),
+            // Somebody who listens to what comes, and a first sleep.
+            ("recvfrom", not_asked(Some(false)), by.clone(), NotKnown),
+            ("recvfrom", not_asked(None), by.clone(), NotKnown),
+            // A client that does not read.
+            ("sendto", inet(Some(true)), by.clone(), WaitsForOthers),
+            ("accept4", SleptOn::NotKnown, by.clone(), WaitsForWork),
+            ("futex", futex(0, 2), by.clone(), WaitsForOthers),
+            ("futex", futex(6, 1), by.clone(), WaitsForOthers),
+            // A condition, or a pool without work.
+            ("futex", futex(9, 0), by.clone(), NotKnown),
+            ("futex", futex(9, 2), by.clone(), NotKnown),
+            ("futex", futex(9, 0), WokenBy::HardInterrupt, OwnTimer),
+            ("clock_nanosleep", SleptOn::NotKnown, by.clone(), OwnTimer),
+            ("epoll_wait", poll.clone(), WokenBy::HardInterrupt, OwnTimer),
+            ("epoll_wait", poll, WokenBy::NotYet, NotKnown),
+            ("flock", SleptOn::NotKnown, by, WaitsForOthers),
+        ] {
+            let slept = slept(call, on, woken);
+            assert_eq!(of_sleep(&slept), kind, "{slept:?}");
+        }
+    }
+
+    /// A pool waits on a condition; who ends it is told by what that one did.
+    #[test]
+    fn a_pool_waits_for_what_its_dispatcher_waits_for() {
+        use SleepKind::{NotKnown, OwnTimer, WaitsForOthers, WaitsForWork};
+        let condition = || SleptOn::Futex { address: 64, value: 0, op: 9 };
+        let own = |did| vec![Awaited { proc: ProcId(1), thread: "dispatcher".into(), did }];
+        let does = |call, on, woken| Did::Slept(slept(call, on, woken));
+        let by = || WokenBy::SoftInterrupt;
+        for (did, kind) in [
+            (Did::NotSeen, NotKnown),
+            (Did::OnCpu, WaitsForOthers),
+            (Did::Queued, WaitsForOthers),
+            (does("epoll_wait", inet(Some(true)), by()), WaitsForWork),
+            (does("recvfrom", inet(Some(false)), by()), WaitsForOthers),
+            (does("clock_nanosleep", SleptOn::NotKnown, by()), OwnTimer),
+            (does("futex", condition(), by()), NotKnown),
+        ] {
+            let slept = slept("futex", condition(), WokenBy::NotKnown);
+            let key = SleepKey { slept, thread: None, behind: own(did) };
+            assert_eq!(of(&key), kind, "{key:?}");
+        }
+        let lock = SleptOn::Futex { address: 64, value: 2, op: 0 };
+        let slept = slept("futex", lock, WokenBy::NotKnown);
+        let did = does("clock_nanosleep", SleptOn::NotKnown, by());
+        let key = SleepKey { slept, thread: None, behind: own(did) };
+        assert_eq!(of(&key), WaitsForOthers, "who sleeps with a lock keeps others waiting");
+    }
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Sleeps and chains in words.
+
+use crate::finding::SleepLink;
+use crate::recording::{Awaited, Did, ProcId, SleepState, Slept, SleptOn, WokenBy};
+use crate::text::ticked;
+use crate::view::View;
+
+/// Calls that wait for a process to end.
+const CHILDREN: &[&str] = &["wait4", "waitid"];
+
+/// On what a call sleeps.
+pub(in crate::rules) fn on(view: &View, call: &str, on: &SleptOn) -> Option<String> {
+    Some(match on {
+        SleptOn::NotKnown if CHILDREN.contains(&call) => "a child process".into(),
+        SleptOn::NotKnown | SleptOn::Others => return None,
+        SleptOn::Futex { op, value, address } => {
+            let what = if SleptOn::is_lock(*op, *value) { "a lock" } else { "a futex" };
+            format!("{what} at {address:#x}")
+        }
+        SleptOn::File { device, inode } => format!("inode {inode} of {device}"),
+        SleptOn::Pipe => "a pipe".into(),
+        SleptOn::Character => "a character device".into(),
+        SleptOn::Anonymous { name } if name.starts_with("eventpo") => return None,
+        SleptOn::Anonymous { name } => name.clone(),
+        SleptOn::Inet { port: Some(port), .. } => format!("clients of port {port}"),
+        SleptOn::Inet { remote: Some(remote), protocol, .. } => format!("{remote} ({protocol})"),
+        SleptOn::Inet { protocol, .. } => format!("a socket ({protocol})"),
+        SleptOn::Unix { accepted: true, .. } => "clients of a unix socket".into(),
+        SleptOn::Unix { peer: Some(peer), .. } => {
+            format!("a unix socket of {}", name_of(view, *peer)?)
+        }
+        SleptOn::Unix { peer: None, .. } => "a unix socket".into(),
+        SleptOn::Socket { family } => format!("a socket of family {family}"),
+    })
+}
+
+/// What ended a sleep of a process.
+pub(super) fn woken(view: &View, own: ProcId, woken: &WokenBy) -> Option<String> {
+    Some(match woken {
+        // It may have been woken since it was looked at.
+        WokenBy::NotKnown | WokenBy::NotYet => return None,
+        WokenBy::Thread { proc, .. } | WokenBy::Sender { proc } if *proc == own => {
+            "its own threads".into()
+        }
+        WokenBy::Thread { proc, .. } | WokenBy::Sender { proc } => name_of(view, *proc)?,
+        WokenBy::SoftInterrupt => "a soft interrupt".into(),
+        WokenBy::HardInterrupt => "a timer or device".into(),
+    })
+}
+
+/// A thread that a process waited for, and what it did.
+pub(in crate::rules) fn link(view: &View, own: ProcId, it: &Awaited) -> SleepLink {
+    SleepLink { who: who(view, own, it), did: did(view, &it.did) }
+}
+
+/// The thread; of another process, with that.
+pub(in crate::rules) fn who(view: &View, own: ProcId, it: &Awaited) -> String {
+    let process = name_of(view, it.proc).unwrap_or_else(|| "a process".into());
+    let thread = Some(&it.thread).filter(|name| !name.is_empty()).map(|name| ticked(name));
+    match thread {
+        Some(thread) if it.proc == own || thread == process => thread,
+        Some(thread) => format!("{thread} of {process}"),
+        None => process,
+    }
+}
+
+/// What it did.
+pub(in crate::rules) fn did(view: &View, did: &Did) -> String {
+    match did {
+        Did::NotSeen => "not seen".into(),
+        Did::OnCpu => "on a CPU".into(),
+        Did::Queued => "in a run queue".into(),
+        Did::Throttled => "stopped by a CPU quota".into(),
+        Did::Slept(Slept { state, call, on: what, .. }) => {
+            let mut text = format!("in {call}");
+            if let Some(on) = on(view, call, what) {
+                text += &format!(": {on}");
+            }
+            text += match state {
+                SleepState::Asleep => "",
+                SleepState::BlockIo => ", block IO",
+                SleepState::Memory => ", memory",
+                SleepState::Uninterruptible => ", uninterruptible",
+            };
+            text
+        }
+    }
+}
+
+fn name_of(view: &View, id: ProcId) -> Option<String> {
+    let facts = view.processes().get(&id)?.facts.as_ref()?;
+    Some(ticked(&facts.comm))
+}

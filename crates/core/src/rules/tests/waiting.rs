@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Services whose threads wait for others, and decoys whose threads only seem to.
+
+use super::judged;
+use crate::finding::{Finding, Report, SleepKind};
+use crate::recording::{Awaited, Did, ProcId, SleepState, Slept, SleptOn, Source, WokenBy};
+use crate::testkit::{ProcessActivity, S, Scene};
+
+const LOCK: u64 = 0x7f00_0000_00a8;
+
+fn slept(call: &str, on: SleptOn) -> Slept {
+    let (state, woken) = (SleepState::Asleep, WokenBy::SoftInterrupt);
+    Slept { state, call: call.into(), on, woken }
+}
+
+fn futex(value: u32, op: u32) -> Slept {
+    slept("futex", SleptOn::Futex { address: LOCK, value, op })
+}
+
+fn lock() -> Slept {
+    futex(2, 0)
+}
+
+fn condition() -> Slept {
+    futex(0, 9)
+}
+
+fn file_lock() -> Slept {
+    slept("flock", SleptOn::File { device: "8:1".into(), inode: 4711 })
+}
+
+fn connection(asked: Option<bool>) -> Slept {
+    let (protocol, remote) = ("tcp".into(), Some("10.0.0.7:5432".into()));
+    let (listens, port, ready) = (Some(false), None, false);
+    slept("recvfrom", SleptOn::Inet { protocol, listens, port, remote, asked, ready })
+}
+
+fn clients() -> Slept {
+    let (protocol, remote) = ("tcp".into(), None);
+    let (listens, port, asked, ready) = (Some(true), Some(8080), None, true);
+    slept("epoll_wait", SleptOn::Inet { protocol, listens, port, remote, asked, ready })
+}
+
+fn fsync() -> Did {
+    let on = SleptOn::File { device: "8:1".into(), inode: 12 };
+    Did::Slept(Slept { state: SleepState::BlockIo, ..slept("fsync", on) })
+}
+
+fn behind(proc: ProcId, thread: &str, did: Did) -> Vec<Awaited> {
+    vec![Awaited { proc, thread: thread.into(), did }]
+}
+
+/// A service of 8 threads that sleep, each part as given: who slept how, behind what, and how long.
+fn service(parts: impl Fn(ProcId, ProcId) -> Vec<(Slept, Vec<Awaited>, u64)>) -> Scene {
+    let mut scene = Scene::new(4, 10 * S);
+    scene.cgroup("/", None, None);
+    let api = scene.process("api", None);
+    let other = scene.process("postgres", None);
+    scene.target(api);
+    let did = ProcessActivity { threads: 8, on_cpu_ns: 4 * S, ..ProcessActivity::default() };
+    scene.did(api, &did).did(other, &ProcessActivity { threads: 1, ..did });
+    for (slept, behind, ns) in parts(api, other) {
+        scene.slept(api, "worker", (slept, behind), ns);
+    }
+    scene
+}
+
+/// Eight workers wait for a lock whose holder syncs a file, waits for a CPU, and computes.
+fn convoy() -> Scene {
+    service(|api, _| {
+        let by = |did| behind(api, "db-writer", did);
+        vec![
+            (lock(), by(fsync()), 20 * S),
+            (lock(), by(Did::Queued), 6 * S),
+            (lock(), by(Did::OnCpu), 3 * S),
+            (lock(), vec![], S),
+            (clients(), vec![], 40 * S),
+        ]
+    })
+}
+
+/// Workers without work: they wait on a condition for a dispatcher that waits for clients, and now and then runs.
+fn pool() -> Scene {
+    service(|api, _| {
+        let by = |did| behind(api, "dispatcher", did);
+        vec![
+            (condition(), by(Did::Slept(clients())), 60 * S),
+            (condition(), by(Did::OnCpu), 3 * S),
+            (condition(), by(Did::NotSeen), 5 * S),
+        ]
+    })
+}
+
+/// A service that asks a database on this host, which reads its files.
+fn asks() -> Scene {
+    service(|_, postgres| {
+        vec![
+            (connection(Some(true)), behind(postgres, "postgres", fsync()), 15 * S),
+            (connection(Some(true)), behind(postgres, "postgres", Did::OnCpu), 5 * S),
+            (clients(), vec![], 40 * S),
+        ]
+    })
+}
+
+/// A service whose dispatcher waits for a CPU while the workers wait for it.
+fn late() -> Scene {
+    service(|api, _| {
+        let by = |did| behind(api, "dispatcher", did);
+        vec![
+            (condition(), by(Did::Slept(clients())), 40 * S),
+            (condition(), by(Did::Queued), 12 * S),
+        ]
+    })
+}
+
+/// Processes that share a file, one of which syncs it with the lock held.
+fn shared_file() -> Scene {
+    service(|_, other| {
+        vec![(file_lock(), behind(other, "postgres", fsync()), 8 * S), (clients(), vec![], 60 * S)]
+    })
+}
+
+pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
+    Some(match (code, kind) {
+        ("OFF001", "fires") => convoy(),
+        ("OFF002", "fires") => asks(),
+        ("OFF003", "fires") => late(),
+        ("OFF007", "fires") => shared_file(),
+        (_, "quiet") => pool(),
+        (_, "nodata") => {
+            let mut scene = Scene::new(4, 10 * S);
+            scene.without(Source::Sched, "no BTF", "");
+            scene
+        }
+        _ => return None,
+    })
+}
+
+fn finding<'r>(report: &'r Report, code: &str) -> &'r Finding {
+    report.findings.iter().find(|it| it.code == code).expect(code)
+}
+
+fn found(report: &Report) -> Vec<&str> {
+    report.findings.iter().map(|it| it.code.as_str()).filter(|it| it.starts_with("OFF")).collect()
+}
+
+#[test]
+fn who_holds_a_lock_is_named_with_what_it_did() {
+    let report = judged(&convoy());
+    let it = finding(&report, "OFF001");
+    assert_eq!(found(&report), ["OFF001"]);
+    assert_eq!(it.causes[0].entity.comm.as_deref(), Some("db-writer"));
+    assert!((it.causes[0].share.get() - 29.0 / 30.0).abs() < 1e-9);
+    assert!(it.title.contains("`db-writer`") && it.title.contains("block IO"), "{}", it.title);
+    assert_eq!(it.cost.lost_ns_per_s, 3 * S);
+    let lines: Vec<(f64, &str)> = it
+        .evidence
+        .iter()
+        .filter(|line| line.name == "behind")
+        .map(|line| (line.value / S as f64, line.note.as_deref().unwrap_or_default()))
+        .collect();
+    assert_eq!(lines.iter().map(|(s, _)| *s).collect::<Vec<_>>(), [20.0, 6.0, 3.0, 1.0]);
+    assert!(lines[0].1.contains("`db-writer` in fsync: inode 12 of 8:1, block IO"), "{lines:?}");
+}
+
+/// The waiting is there in all of these, and nobody is late.
+#[test]
+fn who_waits_for_work_for_clients_or_for_what_it_has_not_asked_for_has_no_finding() {
+    let by = |api, did| behind(api, "dispatcher", did);
+    let timer = || slept("clock_nanosleep", SleptOn::NotKnown);
+    for scene in [
+        pool(),
+        service(|_, _| vec![(clients(), vec![], 70 * S)]),
+        // A subscriber, and one whose first answer has not come.
+        service(|_, _| vec![(connection(Some(false)), vec![], 70 * S)]),
+        service(|_, _| vec![(connection(None), vec![], 70 * S)]),
+        // A thread that works off what another one makes every second.
+        service(|api, _| vec![(condition(), by(api, Did::Slept(timer())), 70 * S)]),
+        service(|_, _| vec![(timer(), vec![], 70 * S)]),
+        // Of this no thread is late; it computes.
+        service(|api, _| vec![(condition(), by(api, Did::OnCpu), 20 * S)]),
+        // A short wait for a lock, now and then.
+        service(|api, _| vec![(lock(), by(api, Did::OnCpu), S / 10)]),
+    ] {
+        let report = judged(&scene);
+        assert_eq!(found(&report), [] as [&str; 0], "{:?}", report.findings);
+        let quiet = report.ruled_out.iter().filter(|it| it.code.starts_with("OFF")).count();
+        assert_eq!(quiet, 4, "all of them were checked");
+    }
+}
+
+#[test]
+fn a_pool_without_work_is_idle_and_a_late_dispatcher_is_not() {
+    let kinds = |scene: &Scene, kind| {
+        let report = judged(scene);
+        let parts = report.ledger.iter().flat_map(|ledger| &ledger.asleep);
+        parts.filter(|part| part.kind == kind).map(|part| part.ns).sum::<u64>() as f64
+    };
+    let (work, others) = (SleepKind::WaitsForWork, SleepKind::WaitsForOthers);
+    assert!(kinds(&pool(), work) > 15.0 * kinds(&pool(), others));
+    let ratio = kinds(&late(), others) / kinds(&late(), work);
+    assert!((ratio - 12.0 / 40.0).abs() < 1e-6, "{ratio}");
+    let report = judged(&late());
+    let it = finding(&report, "OFF003");
+    assert!(it.title.contains("`dispatcher`") && it.title.contains("a CPU"), "{}", it.title);
+}
+
+#[test]
+fn a_peer_is_looked_at_itself() {
+    let report = judged(&asks());
+    let it = finding(&report, "OFF002");
+    assert_eq!(it.causes[0].entity.comm.as_deref(), Some("postgres"));
+    let command = it.fix[0].command.as_deref().unwrap();
+    assert!(command.starts_with("sudo deburr -p "), "{command}");
+    let peers = it.evidence.iter().find(|line| line.name == "other end").unwrap();
+    assert!(peers.note.as_deref().unwrap().contains("10.0.0.7:5432"));
+    // On another host.
+    let report = judged(&service(|_, _| vec![(connection(Some(true)), vec![], 20 * S)]));
+    let it = finding(&report, "OFF002");
+    assert!(it.title.contains("10.0.0.7:5432") && it.fix[0].command.is_none(), "{}", it.title);
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! OFF003: threads wait for another thread of their process, which is late for lack of a CPU or for a disk.
+
+use super::waits::{self, Reason, Sleep, Waits};
+use crate::finding::{Area, Finding, Fix, Question, Severity, SleepKind};
+use crate::recording::{SleptOn, Source};
+use crate::rules::asleep::kind::{self, is_file_lock, is_lock};
+use crate::rules::words::{self, group_name};
+use crate::rules::{Check, Rule, Status, Verdict, severity};
+use crate::view::View;
+
+pub(in crate::rules) static RULE: Rule = Rule {
+    code: "OFF003",
+    area: Area::Waiting,
+    question: Question::Others,
+    name: "late-thread",
+    summary: "threads wait for another thread of their process, which waits for a CPU or a disk",
+    any_of: &[Source::Sched],
+    helps: &[],
+    limits: &[&severity::LOSS_LIMITS],
+    status: Status::Preview("0.1"),
+    doc: include_str!("late_thread.md"),
+    file: file!(),
+    check: Check::Recording(check),
+};
+
+fn check(view: &View) -> Verdict {
+    waits::verdict(view, is_late, "for late threads of its own", finding)
+}
+
+/// Another thread of the process ended it, and waited for a CPU or for a disk. Locks and sockets have rules of their own.
+fn is_late((id, key, _): &Sleep<'_>) -> bool {
+    let reason = Reason::of(&key.behind);
+    let own = key.behind.first().is_some_and(|first| first.proc == *id);
+    let socket = matches!(key.slept.on, SleptOn::Inet { .. } | SleptOn::Unix { .. });
+    own && !socket
+        && !is_lock(&key.slept)
+        && !is_file_lock(&key.slept)
+        && kind::of(key) == SleepKind::WaitsForOthers
+        && matches!(reason, Reason::Queued | Reason::Throttled | Reason::BlockIo)
+}
+
+fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
+    let behind = waits.behind(view);
+    let whom = behind.whom.clone().unwrap_or_else(|| "its own threads".into());
+    let (late, action, risk) = match behind.reason {
+        Reason::Throttled => (
+            "while a CPU quota stops it",
+            "raise the CPU quota (SCH002), or run fewer threads, so that the one that others wait for is not stopped",
+            "the time is taken from the other processes of the host",
+        ),
+        Reason::BlockIo => (
+            "while it waits for block IO",
+            "take the IO out of the thread that others wait for, or make it faster: the findings about disks say why it \
+             is slow",
+            "what is handed on before it is on the disk may be lost in a crash",
+        ),
+        _ => (
+            "while it waits for a CPU",
+            "let the thread that others wait for get a CPU: SCH001 says behind whom this process waits",
+            "precedence for one process is taken from the others",
+        ),
+    };
+    let finding = waits.finding(view, (&RULE, severity), ("behind late threads", &behind));
+    Finding {
+        title: format!(
+            "{} {} {} for {whom} {late}",
+            group_name(waits.group),
+            words::verb(waits.group, "waits", "wait"),
+            words::of_every_second(waits.ns_per_s)
+        ),
+        fix: vec![Fix {
+            action: action.into(),
+            command: None,
+            risk: Some(risk.into()),
+            expect: None,
+        }],
+        confirm: Some(words::look_again(
+            waits.group,
+            "after the change, the waiting for the thread falls".into(),
+        )),
+        ..finding
+    }
+}

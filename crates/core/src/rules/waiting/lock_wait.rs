@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! OFF001: threads wait for a lock that another thread holds.
+
+use super::waits::{self, Behind, Reason, Sleep, Waits};
+use crate::finding::{Area, Evidence, Finding, Fix, Question, Severity, Unit};
+use crate::recording::{SleptOn, Source};
+use crate::rules::asleep::kind::is_lock;
+use crate::rules::words::{self, evidence, group_name};
+use crate::rules::{Check, Rule, Status, Verdict, severity};
+use crate::text::units;
+use crate::view::View;
+use std::collections::BTreeMap;
+
+pub(in crate::rules) static RULE: Rule = Rule {
+    code: "OFF001",
+    area: Area::Waiting,
+    question: Question::Others,
+    name: "lock-wait",
+    summary: "threads wait for a lock that another thread holds",
+    any_of: &[Source::Sched],
+    helps: &[],
+    limits: &[&severity::LOSS_LIMITS],
+    status: Status::Preview("0.1"),
+    doc: include_str!("lock_wait.md"),
+    file: file!(),
+    check: Check::Recording(check),
+};
+
+fn check(view: &View) -> Verdict {
+    waits::verdict(view, |(_, key, _)| is_lock(&key.slept), "for locks", finding)
+}
+
+fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
+    let behind = waits.behind(view);
+    let holder = match &behind.whom {
+        Some(whom) => format!("a lock that {whom} holds"),
+        None => "locks".into(),
+    };
+    let mut finding = waits.finding(view, (&RULE, severity), ("lock wait", &behind));
+    finding.evidence.insert(1, locks(view, &waits.sleeps, waits.ns));
+    Finding {
+        title: format!(
+            "{} {} {} for {holder}{}",
+            group_name(waits.group),
+            words::verb(waits.group, "waits", "wait"),
+            words::of_every_second(waits.ns_per_s),
+            behind.reason.of_holder()
+        ),
+        fix: vec![remedy(&behind)],
+        confirm: Some(words::look_again(
+            waits.group,
+            "after the change, the waiting for locks falls".into(),
+        )),
+        ..finding
+    }
+}
+
+/// How much of it was for one lock.
+fn locks(view: &View, sleeps: &[Sleep<'_>], whole_ns: u64) -> Evidence {
+    let mut by_lock: BTreeMap<(u32, u64), u64> = BTreeMap::new();
+    for (id, key, ns) in sleeps {
+        if let SleptOn::Futex { address, .. } = key.slept.on {
+            let sum = by_lock.entry((id.0, address)).or_default();
+            *sum = sum.saturating_add(*ns);
+        }
+    }
+    let most = by_lock.iter().max_by_key(|(_, ns)| **ns);
+    let note = most.map(|((_, address), ns)| {
+        let share = units::share(*ns as f64 / whole_ns.max(1) as f64);
+        format!("{share} of it for the one at {address:#x}")
+    });
+    evidence(view, "locks", by_lock.len() as f64, Unit::Count, Source::Sched.label(), note)
+}
+
+impl Reason {
+    /// What the holder of a lock does meanwhile, for most of the time.
+    fn of_holder(self) -> &'static str {
+        match self {
+            Self::OnCpu => " while it computes",
+            Self::Queued => " while it waits for a CPU",
+            Self::Throttled => " while a CPU quota stops it",
+            Self::BlockIo => " while it waits for block IO",
+            Self::Slept => " while it sleeps",
+            Self::NotSeen => "",
+        }
+    }
+}
+
+fn remedy(behind: &Behind) -> Fix {
+    let (action, risk) = match behind.reason {
+        Reason::Queued => (
+            "let the thread that holds the lock get a CPU: SCH001 says behind whom this process waits",
+            "precedence for one process is taken from the others",
+        ),
+        Reason::Throttled => (
+            "raise the CPU quota: a thread that is stopped with the lock stops all that wait for it (SCH002)",
+            "the time is taken from the other processes of the host",
+        ),
+        Reason::BlockIo => (
+            "do not read or sync files while the lock is held: prepare before, or hand the writing to a thread that \
+             holds no lock",
+            "what was written only in memory is lost in a crash; decide which operations may return before",
+        ),
+        Reason::Slept => (
+            "do not wait for anything while the lock is held: no timers, no answers of others",
+            "work that moves out of the lock may see a state that has changed",
+        ),
+        Reason::OnCpu => (
+            "hold the lock for less of the work, or divide what it protects among several locks",
+            "finer locks are harder to get right: look for an order of locking",
+        ),
+        Reason::NotSeen => (
+            "find the function that holds the lock (`perf lock contention`, or stacks of the threads named here)",
+            "`perf lock` traces every contended lock of the host while it runs",
+        ),
+    };
+    Fix { action: action.into(), command: None, risk: Some(risk.into()), expect: None }
+}

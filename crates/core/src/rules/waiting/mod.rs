@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! OFF: time lost off the CPU because threads wait for other threads and processes.
+
+mod file_lock;
+mod late_thread;
+mod lock_wait;
+mod waits;
+mod waits_for_peer;
+
+use super::Rule;
+
+/// The rules of this area, by code.
+pub(super) const RULES: &[&Rule] =
+    &[&lock_wait::RULE, &waits_for_peer::RULE, &late_thread::RULE, &file_lock::RULE];
