@@ -7,6 +7,7 @@
 //! - [`hold`]: start a program and hold it before its first instruction (`ptrace`).
 //! - [`lock`]: a part of a file, locked together with other readers (`F_OFD_SETLK`).
 //! - [`memory`]: an allocator that ends the process with a message if there is no memory.
+//! - [`mutex`]: a mutex of the C library (`pthread_mutex_lock`).
 //! - [`realtime`]: precedence over ordinary tasks (`sched_setscheduler`).
 //! - [`scheduling`]: the policy of any thread (`sched_getscheduler`).
 //! - [`signal`]: whether a signal is ignored (`sigaction`).
@@ -18,6 +19,7 @@ pub mod handle;
 pub mod hold;
 pub mod lock;
 pub mod memory;
+pub mod mutex;
 pub mod realtime;
 pub mod scheduling;
 pub mod signal;

@@ -173,28 +173,30 @@ static __always_inline __u8 context_of(struct sched_area *area, __u64 *cell)
 }
 
 /*
- * Its caller is whoever this CPU runs. It may be called several times for one sleep: the last one
- * ends it. A thread that runs here and is woken has not gone to sleep yet, and will not.
+ * Its caller is whoever this CPU runs, which the kernel is asked: not every switch is reported. It
+ * may be called several times for one sleep: the last one ends it. A thread that runs here and is
+ * woken has not gone to sleep yet, and will not.
  */
 SEC("tp_btf/sched_waking")
 int on_waking(unsigned long long *ctx)
 {
 	struct task_struct *task = task_arg(ctx, 0);
 	struct sched_watch *w = watch_of(task->pid);
-	__u32 cpu_id;
+	__u32 cpu_id, tid;
 	struct sched_area *area;
-	__u64 regs = 0;
+	__u64 regs = 0, current;
 
 	if (!w)
 		return 0;
 	cpu_id = bpf_get_smp_processor_id();
 	area = bpf_map_lookup_elem(&areas, &cpu_id);
-	if (!area || area->cpu.tid == w->tid)
+	current = bpf_get_current_task();
+	tid = NUMBER_AT(struct task_struct, current, pid);
+	if (!area || tid == w->tid)
 		return 0;
-	w->waker_tid = area->cpu.tid;
-	w->waker_tgid = area->cpu.tgid;
-	w->waker_call =
-		area->cpu.tid ? call_in(&w->cell, bpf_get_current_task(), &regs) : SLEEP_KERNEL;
+	w->waker_tid = tid;
+	w->waker_tgid = NUMBER_AT(struct task_struct, current, tgid);
+	w->waker_call = tid ? call_in(&w->cell, current, &regs) : SLEEP_KERNEL;
 	w->context = context_of(area, &w->cell);
 	return 0;
 }

@@ -7,7 +7,10 @@
 /* Processes that a watched one starts are watched, too. */
 __u32 watch_children = 0;
 
-/* By thread id modulo the table's size. */
+/* Threads that could not be watched, because watched ones have both of their places. */
+__u64 watch_collisions = 0;
+
+/* A thread is at its id modulo the table's size; if another one was there, at a second place. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 16384);
@@ -23,12 +26,27 @@ struct {
 	__type(value, __u32);
 } watched_processes SEC(".maps");
 
-/* The watch on this thread, if it is watched. */
+/* Must be the same in sched/sleep.rs. */
+static __always_inline __u32 second_place(__u32 tid)
+{
+	return ((tid * 0x9e3779b1U) >> 7) & thread_mask;
+}
+
+/*
+ * The watch on this thread, if it is watched. The second place is looked at only if the first one
+ * is, or was, another thread's.
+ */
 static __always_inline struct sched_watch *watch_of(__u32 tid)
 {
 	__u32 place = tid & thread_mask;
 	struct sched_watch *w = bpf_map_lookup_elem(&watches, &place);
 
+	if (likely(!w || !w->tid))
+		return 0;
+	if (w->tid != tid || w->ended) {
+		place = second_place(tid);
+		w = bpf_map_lookup_elem(&watches, &place);
+	}
 	return w && w->tid == tid && !w->ended ? w : 0;
 }
 
@@ -39,14 +57,23 @@ static __always_inline struct sched_watch *watch_of(__u32 tid)
 __noinline int watch_new(__u32 tid, __u32 tgid, __u32 parent)
 {
 	__u32 place = tid & thread_mask, mark = 1;
-	struct sched_watch *w = bpf_map_lookup_elem(&watches, &place);
+	struct sched_watch *w;
 
-	if (!w || (w->tid && !w->ended))
+	if (watch_of(tid))
 		return 0;
 	if (!bpf_map_lookup_elem(&watched_processes, &tgid)) {
 		if (!watch_children || !bpf_map_lookup_elem(&watched_processes, &parent))
 			return 0;
 		bpf_map_update_elem(&watched_processes, &tgid, &mark, BPF_ANY);
+	}
+	w = bpf_map_lookup_elem(&watches, &place);
+	if (w && w->tid && !w->ended) {
+		place = second_place(tid);
+		w = bpf_map_lookup_elem(&watches, &place);
+	}
+	if (!w || (w->tid && !w->ended)) {
+		__sync_fetch_and_add(&watch_collisions, 1);
+		return 0;
 	}
 	w->owed_ns = 0;
 	w->told_since_ns = 0;

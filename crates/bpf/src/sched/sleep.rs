@@ -298,6 +298,11 @@ fn sleep_of(it: &sched_sleep) -> Sleep {
     }
 }
 
+/// Where a watched thread is, if another one is at its first place; as in `sched_watch.bpf.h`.
+fn second_place(tid: u32) -> u32 {
+    tid.wrapping_mul(0x9e37_79b1) >> 7
+}
+
 /// The watch on threads: what of the logs was read.
 #[derive(Default)]
 pub(super) struct Watch {
@@ -386,16 +391,19 @@ impl SchedProbe {
         let _ = processes.update(&tgid.to_ne_bytes(), &mark, MapFlags::ANY);
         let watches = &self.object.skel.maps.watches;
         for tid in tids {
-            let place = (tid & self.watch.mask).to_ne_bytes();
-            let read = watches.lookup(&place, MapFlags::ANY).ok().flatten();
-            let found: sched_watch = read.as_deref().and_then(from_bytes).unwrap_or_default();
-            if found.tid == tid && found.ended == 0 {
+            let places = [tid, second_place(tid)].map(|it| (it & self.watch.mask).to_ne_bytes());
+            let found = places.map(|place| {
+                let read = watches.lookup(&place, MapFlags::ANY).ok().flatten();
+                read.as_deref().and_then(from_bytes::<sched_watch>).unwrap_or_default()
+            });
+            if found.iter().any(|it| it.tid == tid && it.ended == 0) {
                 continue;
             }
-            if found.tid != 0 && found.ended == 0 {
+            let free = found.iter().position(|it| it.tid == 0 || it.ended != 0);
+            let Some(place) = free.map(|at| places[at]) else {
                 self.watch.collisions += 1;
                 continue;
-            }
+            };
             let mut fresh = [0; size_of::<sched_watch>()];
             fresh[offset_of!(sched_watch, tid)..][..4].copy_from_slice(&tid.to_ne_bytes());
             let _ = watches.update(&place, &fresh, MapFlags::ANY);
@@ -469,7 +477,9 @@ impl SchedProbe {
     /// Records of sleeps that were lost, and threads that could not be watched.
     #[must_use]
     pub fn sleeps_lost(&self) -> (u64, u64) {
-        (self.watch.overrun, self.watch.collisions)
+        let data = self.object.skel.maps.bss_data.as_deref();
+        let met = data.map_or(0, |data| data.watch_collisions);
+        (self.watch.overrun, self.watch.collisions + met)
     }
 }
 

@@ -7,7 +7,7 @@ use super::observed::Observed;
 use super::scenario::{CauseBound, Scenario};
 use super::service::Periods;
 use super::stage::OBSERVER;
-use deburr_core::finding::{Area, Cause, Finding, Ledger, LedgerState};
+use deburr_core::finding::{Area, Cause, EntityKind, Finding, Ledger, LedgerState};
 use deburr_core::text::units::tenths_of_ms;
 
 /// The victim's waiting by the report and by its own clock may differ by this part of the larger value, plus
@@ -113,10 +113,12 @@ fn blame(bound: &CauseBound, run: &Observed) -> Check {
     let share: f64 =
         finding.iter().flat_map(|f| &f.causes).filter(matches).map(|cause| cause.share.get()).sum();
     // The share is taken of the loss that remains without the rest of the host, the observer and the victim's own
-    // threads.
+    // threads, unless they are named one by one.
     let observer = Some(format!("{}/{}", run.lab_cgroup, OBSERVER));
     let is_aside = |cause: &&Cause| {
-        cause.entity.pid == Some(run.victim_pid) || cause.entity.cgroup == observer
+        let own =
+            cause.entity.pid == Some(run.victim_pid) && cause.entity.kind != EntityKind::Thread;
+        own || cause.entity.cgroup == observer
     };
     let causes = finding.iter().flat_map(|finding| &finding.causes);
     let own: f64 = causes.filter(is_aside).map(|cause| cause.share.get()).sum();

@@ -7,6 +7,7 @@
 //! scenario expects. A scenario may also say what `deburr prove` must say of it. Everything happens in a cgroup of the lab's own, which a guard removes.
 
 mod check;
+mod crew;
 mod disk;
 mod drive;
 mod expect;

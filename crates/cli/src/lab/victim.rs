@@ -314,6 +314,11 @@ pub(crate) fn percentile(ascending: &[u64], percent: usize) -> u64 {
     ascending.get(rank - 1).copied().unwrap_or(0)
 }
 
+/// Computes until this thread has used that much CPU time.
+pub(super) fn compute(work_ns: u64) {
+    work(Clocks::now(), work_ns);
+}
+
 /// Computes until this much CPU time is used.
 fn work(begun: Clocks, work_ns: u64) -> Clocks {
     let mut number = begun.wall_ns;

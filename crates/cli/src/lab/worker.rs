@@ -2,6 +2,7 @@
 //! The processes of the lab: this program itself, executed as a hidden subcommand, so that the lab needs nothing else
 //! installed.
 
+use super::crew::{self, CrewArgs};
 use super::disk::{self, DiskArgs};
 use super::drive::{self, DriveArgs};
 use super::fanout::{self, FanoutArgs};
@@ -73,6 +74,8 @@ enum Work {
     Broker(IoArgs),
     /// Read a file from the first line of standard input to the second
     Reader(ReadArgs),
+    /// Work with threads that wait for each other from the first line of standard input to the second
+    Crew(CrewArgs),
     /// Start programs that end at once, for ever
     Forks(ForksArgs),
     /// Have everything written out at intervals, for ever
@@ -162,6 +165,7 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<()> {
     match &args.work {
         Work::Drive(load) => drive::drive(load),
         Work::Reader(args) => reader::read_until_told(args),
+        Work::Crew(args) => crew::work_until_told(args),
         Work::Serve(demand) => victim::serve_until_told(demand.demand()),
         Work::Load(demand) => victim::serve_for_ever(demand.demand()),
         Work::Forks(forks) => forks::fork_for_ever(forks),

@@ -203,15 +203,21 @@ fn verdicts(recording: &Path) {
         let has = |part: &&serde_json::Value| {
             part["call"] == call && part["on"].as_str().unwrap_or_default().contains(on)
         };
-        let parts: Vec<_> = asleep.iter().filter(has).map(|it| it["kind"].clone()).collect();
-        assert!(!parts.is_empty(), "{call} on {on}: {ledger:#}");
-        assert!(parts.iter().all(|kind| *kind == parts[0]), "{call} on {on}: {ledger:#}");
-        parts[0].as_str().unwrap().to_owned()
+        let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
+        for part in asleep.iter().filter(has) {
+            *kinds.entry(part["kind"].as_str().unwrap()).or_default() += ns(part);
+        }
+        let most = kinds.iter().max_by_key(|(_, ns)| **ns).unwrap_or_else(|| panic!("{call}"));
+        // The first sleep on a connection, and those whose end was not seen.
+        let all: u64 = kinds.values().sum();
+        assert!(10 * most.1 > 9 * all, "{call} on {on}: {kinds:?}, {ledger:#}");
+        (*most.0).to_owned()
     };
     assert_eq!(kind_of("recvfrom", "clients of port"), "waits_for_work");
     assert_eq!(kind_of("recvfrom", "127.0.0.1:"), "waits_for_others");
     assert_eq!(kind_of("flock", ""), "waits_for_others");
     assert_eq!(kind_of("futex", "a lock"), "waits_for_others");
     assert_eq!(kind_of("clock_nanosleep", ""), "own_timer");
-    assert_eq!(kind_of("read", "eventfd"), "not_known");
+    // The one that ends it waits for its own timer.
+    assert_eq!(kind_of("read", "eventfd"), "own_timer");
 }

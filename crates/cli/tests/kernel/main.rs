@@ -7,6 +7,7 @@ mod asleep;
 mod before;
 mod block;
 mod cgroups;
+mod chains;
 #[path = "../common/mod.rs"]
 mod common;
 mod cpu_check;

@@ -261,6 +261,9 @@ fn causes(view: &View, first: &[((ProcId, String, String), u64)], whole_ns: u64)
             let mut entity = Entity::new(EntityKind::Process);
             entity.pid = process.map(|facts| facts.pid);
             entity.comm = process.map(|facts| facts.comm.clone());
+            let cgroup = process.and_then(|facts| facts.cgroup);
+            entity.cgroup = cgroup.and_then(|id| words::cgroup_path(view, id));
+            entity.container = cgroup.and_then(|id| words::container(view, id)).cloned();
             if process.is_some_and(|facts| facts.comm != *thread) && !thread.is_empty() {
                 entity.kind = EntityKind::Thread;
                 entity.comm = Some(thread.clone());

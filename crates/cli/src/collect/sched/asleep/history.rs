@@ -10,8 +10,8 @@ use std::collections::{HashMap, VecDeque};
 const RUNS: usize = 2048;
 const ALL_RUNS: usize = 32_768;
 /// Sleeps of a thread that are kept, and of all threads; 136 bytes each.
-const SLEEPS: usize = 64;
-const ALL_SLEEPS: usize = 8192;
+const SLEEPS: usize = 1024;
+const ALL_SLEEPS: usize = 4096;
 /// Locks whose hand-overs are kept, and hand-overs of each.
 const LOCKS: usize = 256;
 const HANDED_OVER: usize = 256;
@@ -157,8 +157,9 @@ impl History {
         self.threads.values_mut().for_each(|it| it.runs_now = None);
     }
 
-    /// A thread has slept, or sleeps.
+    /// A thread has slept, or sleeps. Its process is followed from then on, at the latest: it may have begun a moment ago.
     pub(super) fn slept(&mut self, sleep: &Sleep) {
+        self.follow(sleep.tgid, sleep.since_ns);
         let thread = Thread { tgid: sleep.tgid, tid: sleep.tid };
         let Some(known) = self.known(thread) else { return };
         // One that was in progress has ended now.

@@ -6,6 +6,7 @@ mod history;
 mod kind;
 mod listening;
 mod names;
+mod open;
 mod sums;
 
 use super::super::{Emit, Roots};
@@ -15,6 +16,7 @@ use history::{History, Thread};
 use kind::{Slept, port_of};
 use listening::Listening;
 use names::Names;
+use open::Open;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use sums::{Identity, Kind, NamedLink, Range, Sum, Sums};
@@ -43,7 +45,8 @@ pub(super) struct Asleep {
     history: History,
     /// Up to when the runs of all CPUs are known, on the run queues' clock.
     known_to_ns: u64,
-    /// Sleeps that have ended, which are not in the sums yet.
+    open: Open,
+    /// Sleeps that are not in the sums yet.
     pending: Vec<Sleep>,
     sums: Sums,
 }
@@ -121,6 +124,12 @@ impl Asleep {
         if self.peers.contains_key(&sleep.tgid) {
             return;
         }
+        if let Some(sleep) = self.open.take(sleep) {
+            self.pend(sleep);
+        }
+    }
+
+    fn pend(&mut self, sleep: Sleep) {
         if self.pending.len() < PENDING {
             self.pending.push(sleep);
         } else if let Some(slept) = Slept::of(&sleep, &self.listening) {
@@ -145,6 +154,9 @@ impl Asleep {
         self.follow(probe);
         for sleep in probe.asleep()? {
             self.take(sleep);
+        }
+        for sleep in self.open.second(last) {
+            self.pend(sleep);
         }
         let asked = self.pending.iter().filter_map(port_of);
         let unknown = asked.filter(|&(pid, port)| self.listening.has(pid, port).is_none());

@@ -16,24 +16,36 @@ const NAMES: usize = 4096;
 #[derive(Debug, Default)]
 pub(super) struct Names {
     seconds: u32,
-    of: BTreeMap<Thread, String>,
+    of: BTreeMap<Thread, Name>,
+}
+
+#[derive(Debug, Default)]
+struct Name {
+    text: String,
+    read_at: u32,
 }
 
 impl Names {
     /// A second is over.
     pub(super) fn second(&mut self) {
         self.seconds += 1;
-        if self.seconds.is_multiple_of(FOR_S) || self.of.len() > NAMES {
+        if self.of.len() > NAMES {
             self.of.clear();
         }
     }
 
-    /// The name of a thread; empty if it has ended.
+    /// The name of a thread; the last one if it has ended, empty if none was known.
     pub(super) fn of(&mut self, roots: &Roots, it: Thread) -> String {
-        let read = || {
+        let seconds = self.seconds;
+        let is_new = !self.of.contains_key(&it);
+        let name = self.of.entry(it).or_default();
+        if is_new || seconds - name.read_at >= FOR_S {
             let path = roots.proc.join(format!("{}/task/{}/comm", it.tgid, it.tid));
-            fs::read(path).map(|comm| decode(comm.trim_ascii_end())).unwrap_or_default()
-        };
-        self.of.entry(it).or_insert_with(read).clone()
+            if let Ok(comm) = fs::read(path) {
+                name.text = decode(comm.trim_ascii_end());
+            }
+            name.read_at = seconds;
+        }
+        name.text.clone()
     }
 }

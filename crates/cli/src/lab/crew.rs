@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A victim whose threads wait for one of them: for a lock that it holds, or for work that it hands out.
+
+use super::scenario::check_period_us;
+use super::stage::Stage;
+use super::victim::{Summary, Window, compute, now_ns, sleep_until};
+use super::victims::{Running, Victim, VictimSpec, WhichRun};
+use anyhow::{Result, ensure};
+use deburr_sys::mutex::Mutex;
+use rustix::thread::{ClockId, set_name};
+use serde::Deserialize;
+use std::ffi::CStr;
+use std::io::BufRead as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex as Protected, PoisonError};
+use std::time::Duration;
+
+/// A victim with workers, and one thread that they wait for.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CrewSpec {
+    workers: u32,
+    waits_for: WaitsFor,
+    /// Time from one request of a worker to the next, in microseconds.
+    period_us: u64,
+    /// Time for which the other thread holds the lock, or works before it hands out, in each of its periods, which are
+    /// twice as long as this with the fault; in microseconds.
+    hold_us: u64,
+    /// The same in the control run.
+    control_hold_us: u64,
+    /// It sleeps meanwhile instead of computing.
+    #[serde(default)]
+    sleeps: bool,
+}
+
+/// What the workers wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum WaitsFor {
+    /// A lock.
+    Lock,
+    /// Work that a dispatcher hands out.
+    Thread,
+}
+
+impl Victim for CrewSpec {
+    fn validate(&self, _cgroup: &str) -> Result<()> {
+        ensure!((1..=64).contains(&self.workers), "`victim.crew.workers` must be 1 to 64");
+        check_period_us("victim.crew.period_us", self.period_us)?;
+        for (key, value) in [("hold_us", self.hold_us), ("control_hold_us", self.control_hold_us)] {
+            ensure!((1..=1_000_000).contains(&value), "`victim.crew.{key}` must be 1 to 1000000");
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> Vec<String> {
+        let ms = |us: u64| us as f64 / 1000.0;
+        let does = if self.sleeps { "sleeps" } else { "computes" };
+        let whom = match self.waits_for {
+            WaitsFor::Lock => "takes a lock that another thread holds while it",
+            WaitsFor::Thread => "waits for work from a dispatcher, which before that",
+        };
+        let (workers, hold, less) = (self.workers, ms(self.hold_us), ms(self.control_hold_us));
+        vec![
+            format!(
+                "{workers} threads, each of which, every {} ms, {whom} {does} for {hold} ms",
+                ms(self.period_us)
+            ),
+            format!("in the control run for {less} ms"),
+        ]
+    }
+
+    fn start(&self, spec: &VictimSpec, stage: &Stage, run: WhichRun<'_>) -> Result<Running> {
+        let hold_us = if run.with_faults { self.hold_us } else { self.control_hold_us };
+        let waits_for = match self.waits_for {
+            WaitsFor::Lock => "lock",
+            WaitsFor::Thread => "thread",
+        };
+        let mut what: Vec<String> = vec![
+            "crew".into(),
+            format!("--waits-for={waits_for}"),
+            format!("--workers={}", self.workers),
+            format!("--period-us={}", self.period_us),
+            format!("--hold-us={hold_us}"),
+            format!("--pause-us={}", 2 * self.hold_us - hold_us),
+        ];
+        what.extend(self.sleeps.then(|| "--sleeps".into()));
+        spec.start_worker(stage, &what)
+    }
+}
+
+/// Arguments of the hidden subcommand.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CrewArgs {
+    #[arg(long)]
+    waits_for: WaitsFor,
+    #[arg(long)]
+    workers: u32,
+    #[arg(long)]
+    period_us: u64,
+    /// Time for which the lock is held, or until work is handed out
+    #[arg(long)]
+    hold_us: u64,
+    /// Time until that begins again
+    #[arg(long)]
+    pause_us: u64,
+    /// Sleep meanwhile instead of computing
+    #[arg(long)]
+    sleeps: bool,
+}
+
+/// What the threads share.
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    lock: Mutex,
+    /// When the last work was due that was handed out.
+    work: Protected<u64>,
+    handed_out: Condvar,
+}
+
+/// Works from the first line on standard input to the second, which gives a [`Window`]. Prints the [`Summary`] of that
+/// window as JSON.
+pub(crate) fn work_until_told(args: &CrewArgs) -> Result<()> {
+    let mut stdin = std::io::stdin().lock();
+    let mut line = String::new();
+    stdin.read_line(&mut line)?;
+    line.clear();
+    let shared = Shared::default();
+    let answers = std::thread::scope(|scope| {
+        scope.spawn(|| lead(args, &shared));
+        let worker = |_| scope.spawn(|| work(args, &shared));
+        let workers: Vec<_> = (0..args.workers).map(worker).collect();
+        let told = stdin.read_line(&mut line);
+        shared.stop.store(true, Ordering::Relaxed);
+        let join = |it: std::thread::ScopedJoinHandle<'_, Vec<(u64, u64)>>| it.join();
+        let answers = workers.into_iter().flat_map(|it| join(it).expect("a worker does not panic"));
+        let answers: Vec<(u64, u64)> = answers.collect();
+        told.map(|_| answers)
+    })?;
+    let window: Window = line.parse()?;
+    println!("{}", serde_json::to_string(&Summary::of_answers(&answers, window))?);
+    Ok(())
+}
+
+fn name(it: &CStr) {
+    // Only for the report: it works under any name.
+    let _ = set_name(it);
+}
+
+/// Holds the lock, or hands out work.
+fn lead(args: &CrewArgs, shared: &Shared) {
+    name(match args.waits_for {
+        WaitsFor::Lock => c"holder",
+        WaitsFor::Thread => c"dispatcher",
+    });
+    let hold = || {
+        if args.sleeps {
+            std::thread::sleep(Duration::from_micros(args.hold_us));
+        } else {
+            compute(args.hold_us * 1000);
+        }
+    };
+    while !shared.stop.load(Ordering::Relaxed) {
+        let due_ns = now_ns(ClockId::Monotonic);
+        match args.waits_for {
+            WaitsFor::Lock => {
+                let _held = shared.lock.lock();
+                hold();
+            }
+            WaitsFor::Thread => {
+                hold();
+                *shared.work.lock().unwrap_or_else(PoisonError::into_inner) = due_ns;
+                shared.handed_out.notify_all();
+            }
+        }
+        std::thread::sleep(Duration::from_micros(args.pause_us));
+    }
+    // The last ones that wait.
+    *shared.work.lock().unwrap_or_else(PoisonError::into_inner) = u64::MAX;
+    shared.handed_out.notify_all();
+}
+
+/// Returns when each request was due and when it was done, in nanoseconds.
+fn work(args: &CrewArgs, shared: &Shared) -> Vec<(u64, u64)> {
+    name(c"worker");
+    let mut answers = Vec::new();
+    let mut due_ns = now_ns(ClockId::Monotonic);
+    while !shared.stop.load(Ordering::Relaxed) {
+        match args.waits_for {
+            WaitsFor::Lock => {
+                sleep_until(due_ns);
+                drop(shared.lock.lock());
+            }
+            WaitsFor::Thread => {
+                let last = due_ns;
+                let work = shared.work.lock().unwrap_or_else(PoisonError::into_inner);
+                let work = shared.handed_out.wait_while(work, |due| *due <= last);
+                due_ns = *work.unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        let done_ns = now_ns(ClockId::Monotonic);
+        if due_ns < u64::MAX {
+            answers.push((due_ns, done_ns));
+        }
+        if args.waits_for == WaitsFor::Lock {
+            due_ns = (due_ns + args.period_us * 1000).max(done_ns);
+        }
+    }
+    answers
+}

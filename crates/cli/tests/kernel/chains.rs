@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What sleeps waited for, as recorded, against what those say that were waited for: stages that ask each other, each of
+//! which writes down when it computed and when it slept. Who asks whom, how often and for how long is drawn at random.
+
+use crate::common;
+use rusqlite::Connection;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A first stage that asks the others and waits. Stages are processes; a question is a byte in a pipe. Only what a stage
+/// does while the first one waits is written down.
+const STAGES: &str = r#"
+import os, random, signal, sys, time
+told, seed = sys.argv[1], int(sys.argv[2])
+random.seed(seed)
+depth = random.randint(2, 4)
+asks = [os.pipe() for _ in range(depth + 1)]
+answers = [os.pipe() for _ in range(depth + 1)]
+mix = [random.random() for _ in range(depth + 1)]
+
+def name(text):
+    with open("/proc/self/comm", "w") as comm:
+        comm.write(text)
+
+def compute(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+def ask(stage):
+    os.write(asks[stage][1], b"x")
+    os.read(answers[stage][0], 1)
+
+def work(stage, spent):
+    for _ in range(random.randint(1, 3)):
+        begin = time.monotonic()
+        if random.random() < mix[stage]:
+            compute(random.uniform(0.002, 0.012))
+            kind = "computes"
+        else:
+            time.sleep(random.uniform(0.002, 0.012))
+            kind = "sleeps"
+        spent[kind] = spent.get(kind, 0.0) + time.monotonic() - begin
+        if stage < depth and random.random() < 0.6:
+            ask(stage + 1)
+
+children = []
+for stage in range(1, depth + 1):
+    pid = os.fork()
+    if pid == 0:
+        name(f"stage-{stage}")
+        random.seed(seed * 10 + stage)
+        spent = {}
+        while os.read(asks[stage][0], 1) == b"x":
+            work(stage, spent)
+            if os.getppid() == 1:
+                break
+            os.write(answers[stage][1], b"x")
+        with open(f"{told}.{stage}", "w") as file:
+            file.write("".join(f"{seconds} stage-{stage} {kind}\n" for kind, seconds in spent.items()))
+        os._exit(0)
+    children.append(pid)
+name("stage-0")
+waited, stop = 0.0, time.monotonic() + 4.0
+while time.monotonic() < stop:
+    begin = time.monotonic()
+    ask(1)
+    waited += time.monotonic() - begin
+    time.sleep(0.003)
+for stage in range(1, depth + 1):
+    os.write(asks[stage][1], b"q")
+for pid in children:
+    os.waitpid(pid, 0)
+with open(told, "w") as file:
+    file.write(f"{os.getpid()} {waited}\n")
+"#;
+
+/// The sleep of the first stage in `read`, by the last of the chain and whether it slept, in seconds.
+fn recorded(recording: &Path, pid: u32) -> BTreeMap<String, f64> {
+    let connection = Connection::open(recording).unwrap();
+    let sql = "SELECT s.behind, s.ns FROM sleep s JOIN processes p ON p.proc = s.proc
+               WHERE p.pid = ? AND s.call = 'read'";
+    let mut statement = connection.prepare(sql).unwrap();
+    let rows = statement
+        .query_map([pid], |row| Ok((row.get::<_, Option<String>>(0)?, row.get::<_, i64>(1)?)));
+    let mut all = BTreeMap::new();
+    for (behind, ns) in rows.unwrap().map(Result::unwrap) {
+        let behind: Vec<Value> =
+            behind.map(|text| serde_json::from_str(&text).unwrap()).unwrap_or_default();
+        // How the interpreter was started is not what is measured.
+        if behind.first().is_some_and(|first| first["thread"] != "stage-1") {
+            continue;
+        }
+        let name = behind.last().map_or_else(
+            || "unknown".to_owned(),
+            |last| {
+                let did = match last["did"].as_str().unwrap() {
+                    "on_cpu" | "queued" => "computes",
+                    "slept" if last["call"] == "clock_nanosleep" => "sleeps",
+                    other => other,
+                };
+                format!("{} {did}", last["thread"].as_str().unwrap())
+            },
+        );
+        *all.entry(name).or_default() += ns as f64 / 1e9;
+    }
+    all
+}
+
+#[test]
+fn what_stages_wait_for_is_what_the_others_did() {
+    const TEST: &str = "what_stages_wait_for_is_what_the_others_did";
+    common::tried("kernel", TEST, || {
+        if common::root_or_skip("kernel", TEST) {
+            for _ in 0..3 {
+                try_random_stages();
+            }
+        }
+    });
+}
+
+fn try_random_stages() {
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap();
+    let seed = now.subsec_nanos().to_string();
+    let scratch = tempfile::tempdir().unwrap();
+    let [recording, told] = ["x.deburr", "told"].map(|name| scratch.path().join(name));
+    let mut record = Command::new(env!("CARGO_BIN_EXE_deburr"));
+    record.args(["record", "-q", "--force", "-o"]).arg(&recording);
+    record.args(["--", "python3", "-c", STAGES]).arg(&told).arg(&seed);
+    assert!(record.stdin(Stdio::null()).stdout(Stdio::null()).status().unwrap().success());
+
+    let text = std::fs::read_to_string(&told).unwrap();
+    let (pid, waited) = text.trim().split_once(' ').unwrap();
+    let waited: f64 = waited.parse().unwrap();
+    let recorded = recorded(&recording, pid.parse().unwrap());
+    let mut measured: BTreeMap<String, f64> = BTreeMap::new();
+    for stage in 1.. {
+        let Ok(text) = std::fs::read_to_string(format!("{}.{stage}", told.display())) else {
+            break;
+        };
+        for row in text.lines() {
+            let (seconds, name) = row.split_once(' ').unwrap();
+            measured.insert(name.to_owned(), seconds.parse().unwrap());
+        }
+    }
+    assert!(measured.len() > 1, "{measured:?}");
+    let sum: f64 = recorded.values().sum();
+    let told = format!("seed {seed}, waited {waited} s: {recorded:?}, measured {measured:?}");
+    // What stages compute besides, to ask and to answer, is no more than that; it is not written down.
+    let slack = 0.05 * waited + 0.02;
+    assert!((sum - waited).abs() < slack, "in all: {told}");
+    for (name, seconds) in &measured {
+        let of = recorded.get(name).copied().unwrap_or_default();
+        assert!((of - seconds).abs() < slack, "{name}: {told}");
+    }
+    let known: f64 = measured.keys().filter_map(|name| recorded.get(name)).sum();
+    assert!(known > 0.9 * waited, "{told}");
+}
