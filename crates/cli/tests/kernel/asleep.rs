@@ -218,6 +218,16 @@ fn verdicts(recording: &Path) {
     assert_eq!(kind_of("flock", ""), "waits_for_others");
     assert_eq!(kind_of("futex", "a lock"), "waits_for_others");
     assert_eq!(kind_of("clock_nanosleep", ""), "own_timer");
+    // Each of them waits for most of the window; no thread is late.
+    let findings = report["findings"].as_array().unwrap();
+    let found = |code: &str| findings.iter().find(|it| it["code"] == code);
+    for code in ["OFF001", "OFF002", "OFF007"] {
+        let finding = found(code).unwrap_or_else(|| panic!("{code}: {findings:#?}"));
+        let first = &finding["causes"][0];
+        assert_eq!(first["comm"], "python3", "{code}: {finding:#}");
+        assert!(first["share"].as_f64().unwrap() > 0.5, "{code}: {finding:#}");
+    }
+    assert!(found("OFF003").is_none(), "{findings:#?}");
     // The one that ends it waits for its own timer.
     assert_eq!(kind_of("read", "eventfd"), "own_timer");
 }

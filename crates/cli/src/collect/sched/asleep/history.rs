@@ -4,11 +4,13 @@
 
 use super::kind::lock_of;
 use deburr_bpf::sched::{Context, Run, Sleep};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 /// Runs of a thread that are kept, and of all threads; 32 bytes each.
 const RUNS: usize = 2048;
 const ALL_RUNS: usize = 32_768;
+/// Runs of all others that are kept, for processes that are followed a moment later; 48 bytes each.
+const STRANGERS: usize = 2048;
 /// Sleeps of a thread that are kept, and of all threads; 136 bytes each.
 const SLEEPS: usize = 1024;
 const ALL_SLEEPS: usize = 4096;
@@ -87,6 +89,7 @@ pub(super) struct History {
     /// The processes, and from when on.
     followed: HashMap<u32, u64>,
     threads: HashMap<u32, Known>,
+    strangers: VecDeque<Run>,
     /// By process and address: when a lock was handed over, and by whom.
     locks: HashMap<(u32, u64), VecDeque<(u64, Thread)>>,
     runs: usize,
@@ -96,16 +99,21 @@ pub(super) struct History {
 impl History {
     /// Follows the threads of a process from now on.
     pub(super) fn follow(&mut self, tgid: u32, now_ns: u64) {
-        self.followed.entry(tgid).or_insert(now_ns);
+        if self.followed.contains_key(&tgid) {
+            return;
+        }
+        let of_others = std::mem::take(&mut self.strangers);
+        let (own, others) = of_others.into_iter().partition(|run: &Run| run.tgid == tgid);
+        self.strangers = others;
+        let own: VecDeque<Run> = own;
+        let from_ns = own.front().map_or(now_ns, |run| run.start_ns.min(now_ns));
+        self.followed.insert(tgid, from_ns);
+        own.into_iter().for_each(|run| self.ran(run));
     }
 
-    /// Follows a process no more.
-    pub(super) fn forget(&mut self, tgid: u32) {
-        self.followed.remove(&tgid);
-    }
-
-    /// Drops what is kept of processes that are not followed any more.
-    pub(super) fn tidy(&mut self) {
+    /// Follows these processes only, and drops what is kept of others.
+    pub(super) fn retain(&mut self, tgids: &BTreeSet<u32>) {
+        self.followed.retain(|tgid, _| tgids.contains(tgid));
         let followed = &self.followed;
         self.threads.retain(|_, it| followed.contains_key(&it.tgid));
         self.locks.retain(|(tgid, _), _| followed.contains_key(tgid));
@@ -128,7 +136,15 @@ impl History {
 
     /// A thread has run.
     pub(super) fn ran(&mut self, run: Run) {
-        let Some(known) = self.known(Thread { tgid: run.tgid, tid: run.tid }) else { return };
+        let Some(known) = self.known(Thread { tgid: run.tgid, tid: run.tid }) else {
+            if run.tid != 0 {
+                self.strangers.push_back(run);
+            }
+            if self.strangers.len() > STRANGERS {
+                self.strangers.pop_front();
+            }
+            return;
+        };
         let last = known.runs.back_mut();
         if let Some(last) = last.filter(|it| it.end_ns == run.start_ns && run.queued_ns == 0) {
             last.end_ns = run.end_ns;
@@ -334,8 +350,13 @@ mod tests {
         assert_eq!(told(&history.parts(ONE, 310, 390)), [(70, "slept"), (10, "queued")]);
         let other = Thread { tgid: 8, tid: 7 };
         assert_eq!(told(&history.parts(other, 310, 390)), [(80, "not seen")]);
-        history.forget(7);
-        history.tidy();
+        // One that is followed later: what it did a moment before is known.
+        history.ran(Run { tgid: 9, tid: 9, ..run(9, 300, 350, 0) });
+        let stranger = Thread { tgid: 9, tid: 9 };
+        assert_eq!(told(&history.parts(stranger, 310, 340)), [(30, "not seen")]);
+        history.follow(9, 400);
+        assert_eq!(told(&history.parts(stranger, 310, 340)), [(30, "on CPU")]);
+        history.retain(&[9].into());
         assert_eq!(told(&history.parts(ONE, 310, 390)), [(80, "not seen")]);
     }
 

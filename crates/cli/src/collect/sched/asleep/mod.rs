@@ -88,7 +88,6 @@ impl Asleep {
         let new: BTreeSet<u32> = target.iter().copied().take(PROCESSES).chain(peers).collect();
         for &gone in self.watched.difference(&new) {
             probe.watch_no_more(gone);
-            self.history.forget(gone);
         }
         for &pid in new.difference(&self.watched) {
             let tasks = fs::read_dir(roots.proc.join(pid.to_string()).join("task"));
@@ -97,14 +96,16 @@ impl Asleep {
             self.history.follow(pid, now_ns);
         }
         self.watched = new;
-        self.history.tidy();
+        self.history.retain(&self.watched);
         self.listening.second(&self.watched);
         self.names.second();
     }
 
     /// A thread has run.
     pub(super) fn ran(&mut self, run: Run) {
-        self.history.ran(run);
+        if !self.watched.is_empty() {
+            self.history.ran(run);
+        }
     }
 
     /// All runs up to then have been told, but for those in progress.
