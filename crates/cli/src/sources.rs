@@ -2,9 +2,9 @@
 //! Opens the collectors of a session. Where the BPF scheduler probe is missing, `/proc/PID/schedstat` stands in.
 
 use crate::collect::{
-    BlockCollector, CgroupCollector, Collector, Context, DiskstatsCollector, ProcStatCollector,
-    PsiCollector, RuntimeCollector, SchedCollector, SchedstatCollector, SettingsCollector,
-    SyscallCollector, without_writeback,
+    BlockCollector, CgroupCollector, Collector, Context, CpuTimeCollector, DiskstatsCollector,
+    ProcStatCollector, PsiCollector, RuntimeCollector, SchedCollector, SchedstatCollector,
+    SettingsCollector, SyscallCollector, without_writeback,
 };
 use crate::failure::{Exit, Failure};
 use deburr_core::recording::{Source, State};
@@ -50,6 +50,7 @@ pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
         Err(state) => missing.push((Source::Psi, state)),
     }
     // After the collectors that discover processes.
+    running.push(Running::new(&[], CpuTimeCollector::open()));
     running.push(Running::new(&[Source::Runtime], RuntimeCollector::open(cx)));
     // Before the collectors that refer to devices: this one finds the mounted ones.
     running.push(Running::new(&[Source::Settings], SettingsCollector::open(cx)));

@@ -9,6 +9,7 @@ mod affinity;
 mod block;
 mod cgroups;
 mod cost;
+mod cpu_time;
 mod devices;
 mod diskstats;
 #[cfg(test)]
@@ -29,6 +30,7 @@ pub(crate) use block::{BlockCollector, without_writeback};
 pub(crate) use cgroups::{
     CgroupCollector, Cgroups, RuntimeFiles, shown as shown_path, walk as walk_cgroups,
 };
+pub(crate) use cpu_time::CpuTimeCollector;
 pub(crate) use devices::Devices;
 pub(crate) use diskstats::DiskstatsCollector;
 pub(crate) use proc_stat::ProcStatCollector;

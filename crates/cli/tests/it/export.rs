@@ -102,6 +102,7 @@ fn add_details(file: &str, connection: &rusqlite::Connection) {
         "request_bin",
         "thread_ledger",
         "sleep",
+        "cpu_time",
     ] {
         let sql = "SELECT sql FROM sqlite_master WHERE name = ?";
         let sql: String = now.query_row(sql, [name], |row| row.get(0)).unwrap();
@@ -115,8 +116,13 @@ fn add_details(file: &str, connection: &rusqlite::Connection) {
         let sql = "INSERT INTO thread_ledger VALUES (2000003 + ?1, 0, 9, 1, nullif(?1, 0), ?2, 1, 9, 1, 2, 0, 0, 0, 0, 6, 0)";
         connection.execute(sql, rusqlite::params![n, name]).unwrap();
         let on = serde_json::json!({ "kind": "anonymous", "name": name }).to_string();
-        let sql = "INSERT INTO sleep SELECT 2000100 + ?1, min(tick), 1, 'asleep', ?2, ?3, '{\"by\":\"not_yet\"}', 9, 1, 9 FROM tick";
-        connection.execute(sql, rusqlite::params![n, name, on]).unwrap();
+        let sql = "INSERT INTO sleep SELECT 2000100 + ?1, min(tick), 1, 'asleep', ?2, ?3, '{\"by\":\"not_yet\"}', ?2,
+                   ?4, 9, 1, 9 FROM tick";
+        let behind =
+            serde_json::json!([{ "proc": 1, "thread": name, "did": "queued" }]).to_string();
+        connection.execute(sql, rusqlite::params![n, name, on, behind]).unwrap();
+        let sql = "INSERT INTO cpu_time VALUES (2000200 + ?1, ?1, 1, 7, 9)";
+        connection.execute(sql, [n]).unwrap();
     }
 }
 

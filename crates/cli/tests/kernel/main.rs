@@ -11,6 +11,7 @@ mod chains;
 #[path = "../common/mod.rs"]
 mod common;
 mod cpu_check;
+mod cpu_time;
 mod disk;
 mod disks;
 mod files;

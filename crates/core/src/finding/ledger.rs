@@ -2,6 +2,7 @@
 //! Where a victim's wall time went. Time is conserved: the parts sum to the wall time.
 
 use super::{Entity, SleepPart, Tail};
+use crate::text::Share;
 use serde::{Deserialize, Serialize};
 
 /// State that a thread spends time in.
@@ -51,6 +52,10 @@ pub struct Ledger {
     pub threads: u32,
     /// The parts, in the order of [`LedgerState`]; states that the source cannot see are absent.
     pub parts: Vec<LedgerPart>,
+    /// Of its time on CPUs, what it spent in the kernel: system calls, page faults, and interrupts that came meanwhile.
+    /// Absent if that was not read, as of all that is not the target, or if it ran for too short a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_kernel: Option<Share>,
     /// On what its threads slept, the longest of each kind first: parts of `sleep`, `mem_stall` and `uninterruptible`, which
     /// sum to them. Empty if that was not recorded, as it is of what is not the target.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

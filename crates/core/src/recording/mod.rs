@@ -17,6 +17,7 @@ mod block;
 pub mod check;
 mod coverage;
 mod cpu_check;
+mod cpu_time;
 mod entity;
 mod hist;
 mod host_facts;
@@ -39,6 +40,7 @@ pub use block::{
 };
 pub use coverage::{Coverage, Event, EventKind, ObserverTick, Source, State};
 pub use cpu_check::{CheckSetup, CpuCheckRecord, CpuDistance, Mix, PairRound, Run, SweepWorker};
+pub use cpu_time::CpuTimeReading;
 pub use entity::{
     Cgroup, CgroupId, CgroupVersion, Container, ProcId, Process, SchedPolicy, Scheduling,
     TargetSpec,
@@ -100,6 +102,9 @@ pub enum Record {
     ThreadLedger(Box<ThreadLedger>),
     /// On what threads of the target slept (BPF scheduler probe), each second. Absent when the target is the host.
     Sleep(Box<SleepTick>),
+    /// CPU time of a process of the target, in the program and in the kernel, cumulative, each second. Absent when the target
+    /// is the host.
+    CpuTime(CpuTimeReading),
     /// A CPU's line of `/proc/stat`, cumulative, each second.
     Cpu(CpuReading),
     /// A cgroup's `cpu.stat`, cumulative, each second, for cgroups that have a quota or hold the target.
@@ -151,6 +156,7 @@ impl Record {
             Self::WaitBin(it) => &**it,
             Self::ThreadLedger(it) => &**it,
             Self::Sleep(it) => &**it,
+            Self::CpuTime(it) => it,
             Self::Cpu(it) => it,
             Self::CgroupCpu(it) => it,
             Self::Psi(it) => it,

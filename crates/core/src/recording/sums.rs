@@ -53,6 +53,7 @@ fn singles(record: &Record) -> Vec<u64> {
             let all = [it.quota_us, it.period_us, it.burst_us, it.weight];
             all.into_iter().flatten().map(|us| us.saturating_mul(1000)).collect()
         }
+        Record::CpuTime(it) => vec![it.user_ns, it.system_ns],
         Record::Cpu(it) => {
             vec![it.user_ns, it.system_ns, it.idle_ns, it.iowait_ns, it.irq_ns, it.steal_ns]
         }

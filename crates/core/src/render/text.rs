@@ -111,6 +111,9 @@ fn ledgers(page: &mut Page, ledgers: &[Ledger], verbosity: u8) {
             page.paragraph(2, 0, Colour::Plain, &shown.collect::<Vec<_>>().join(", "));
         } else {
             parts(page, ledger);
+            if let Some(text) = words::on_cpu(ledger) {
+                page.paragraph(2, 4, Colour::Plain, &text);
+            }
             sleeps(page, ledger, verbosity);
         }
         for remark in words::remarks(ledger) {

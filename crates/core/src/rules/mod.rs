@@ -11,6 +11,7 @@ mod block;
 mod candidates;
 mod confidence;
 mod cpu;
+mod cpu_split;
 mod experiments;
 mod explain;
 mod host;

@@ -5,6 +5,7 @@
 pub mod block;
 mod cgroup;
 mod cpu_check;
+mod cpu_time;
 mod host;
 mod kept;
 mod limits;
@@ -20,6 +21,7 @@ pub mod waits;
 pub use block::BlockView;
 pub use cgroup::{CgroupView, Counter};
 pub use cpu_check::CpuCheckView;
+pub use cpu_time::CpuTime;
 pub use host::{CpuTotals, CpuView, Load, ObserverView, PsiView};
 pub use limits::ProcessLimit;
 pub use longest_wait::WholeWait;
@@ -120,6 +122,9 @@ impl Fold {
             // Their sums are in the ticks of the processes.
             Record::WaitBin(_) | Record::ThreadLedger(_) => {}
             Record::Sleep(tick) => view.processes.entry(tick.proc).or_default().sleep(tick),
+            Record::CpuTime(reading) => {
+                view.processes.entry(reading.proc).or_default().cpu_time(*reading);
+            }
             Record::Cpu(reading) => view.cpus.entry(reading.cpu).or_default().push(reading),
             Record::CgroupCpu(reading) => {
                 view.cgroups.entry(reading.cgroup).or_default().reading(reading);

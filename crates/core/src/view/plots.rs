@@ -139,7 +139,14 @@ impl ThreadPlot {
         };
         let parts: Vec<LedgerPart> = ledger.parts.iter().map(rest).collect();
         let wall_ns = parts.iter().map(|part| part.ns).fold(0, u64::saturating_add);
-        let rest = Ledger { wall_ns, parts, tails: vec![], asleep: vec![], ..ledger.clone() };
+        let rest = Ledger {
+            wall_ns,
+            parts,
+            tails: vec![],
+            asleep: vec![],
+            in_kernel: None,
+            ..ledger.clone()
+        };
         (!threads.is_empty()).then_some(Self { threads, rest })
     }
 }
@@ -153,8 +160,8 @@ fn of_thread(it: &ThreadLedger, pid: Option<u32>) -> Ledger {
     let wall_ns = it.wall_ns.max(known_ns);
     parts.push(LedgerPart { state: LedgerState::Unattributed, ns: wall_ns - known_ns });
     let (threads, excess_ns, unseen_ns) = (it.threads, 0, 0);
-    let (asleep, tails) = (vec![], vec![]);
-    Ledger { victim, wall_ns, threads, parts, asleep, excess_ns, unseen_ns, tails }
+    let (in_kernel, asleep, tails) = (None, vec![], vec![]);
+    Ledger { victim, wall_ns, threads, parts, in_kernel, asleep, excess_ns, unseen_ns, tails }
 }
 
 fn part_ns(ledger: &Ledger, state: LedgerState) -> u64 {

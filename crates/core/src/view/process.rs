@@ -4,11 +4,11 @@
 use super::block::Writeback;
 use super::kept::{KeptBlame, KeptUsage};
 use super::longest_wait::WholeWait;
-use super::{Series, Sleeps, View};
+use super::{CpuTime, Series, Sleeps, View};
 use crate::finding::LedgerState;
 use crate::recording::{
-    BlameTick, CgroupId, Culprit, IdleTick, LongWait, NamedThreads, ProcId, Process, ProcessTick,
-    RuntimeReading, SchedstatTick, SleepTick, ThreadStates, WaitHist,
+    BlameTick, CgroupId, CpuTimeReading, Culprit, IdleTick, LongWait, NamedThreads, ProcId,
+    Process, ProcessTick, RuntimeReading, SchedstatTick, SleepTick, ThreadStates, WaitHist,
 };
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -275,6 +275,8 @@ pub struct ProcessView {
     pub longest_wait: Option<Box<WholeWait>>,
     /// On what its threads slept; `None` if that was not recorded.
     pub sleeps: Option<Box<Sleeps>>,
+    /// Its CPU time, in the program and in the kernel; `None` if that was not read.
+    pub cpu_time: Option<Box<CpuTime>>,
     blame: KeptBlame,
 }
 
@@ -297,6 +299,10 @@ impl ProcessView {
 
     pub(super) fn sleep(&mut self, tick: &SleepTick) {
         self.sleeps.get_or_insert_default().push(tick);
+    }
+
+    pub(super) fn cpu_time(&mut self, reading: CpuTimeReading) {
+        CpuTime::push(&mut self.cpu_time, reading);
     }
 
     pub(super) fn blame(&mut self, tick: &BlameTick) {

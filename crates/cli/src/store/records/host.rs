@@ -8,9 +8,9 @@ use crate::store::table::{Presence, Row, Table, tables};
 #[cfg(test)]
 use crate::store::tests::{Documented, Field};
 use deburr_core::recording::{
-    BlameTick, Cgroup, CgroupReading, Coverage, CpuReading, Event, HostFacts, IdleTick, LoadBin,
-    LongWait, Meta, NamedThreads, ObserverTick, Process, ProcessTick, PsiReading, Record,
-    RuntimeReading, SchedstatTick, SleepTick, ThreadLedger, WaitBin,
+    BlameTick, Cgroup, CgroupReading, Coverage, CpuReading, CpuTimeReading, Event, HostFacts,
+    IdleTick, LoadBin, LongWait, Meta, NamedThreads, ObserverTick, Process, ProcessTick,
+    PsiReading, Record, RuntimeReading, SchedstatTick, SleepTick, ThreadLedger, WaitBin,
 };
 use std::convert::identity;
 
@@ -291,6 +291,18 @@ tables! {
         delay_ns,
         /// number of times it got a CPU
         slices,
+    }
+    /// CPU time of a process of the target, cumulative (`/proc/PID/stat`). No rows if the target is the host. A recording of version
+    /// 2 may lack the table, which was added later.
+    "cpu_time", since 2, Presence::Added => CpuTime(CpuTimeReading) {
+        /// when
+        t_ns,
+        /// the process
+        proc,
+        /// in the program itself
+        user_ns,
+        /// in the kernel on its behalf, interrupts that came meanwhile included where the kernel does not tell them apart
+        system_ns,
     }
     /// A CPU's line of `/proc/stat`, cumulative.
     "cpu_reading" => Cpu(CpuReading) {

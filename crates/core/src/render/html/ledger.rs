@@ -105,6 +105,9 @@ fn write(to: &mut Markup, ledger: &Ledger) {
             to.tag("p", &class("aside"), &text);
         }
         details(to, "as a table", |to| numbers(to, ledger));
+        if let Some(text) = words::on_cpu(ledger) {
+            to.prose("p", &none(), &text);
+        }
         if let Some(kinds) = asleep::kinds(ledger) {
             to.prose("p", &none(), &kinds);
             details(to, "on what it slept", |to| sleeps(to, ledger));

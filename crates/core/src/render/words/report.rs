@@ -4,13 +4,14 @@
 
 use super::super::names;
 use super::finding::severity;
+use super::portion;
 use crate::finding::{
     Area, EntityKind, Finding, Ledger, LedgerState, NotChecked, Observer, Report, Severity,
     SourceCoverage,
 };
 use crate::recording::{ObserverTick, Source};
 use crate::text::escape::{label, sentence};
-use crate::text::units::{self, bytes, counted, duration};
+use crate::text::units::{self, bytes, counted, duration, share};
 use std::collections::BTreeMap;
 
 /// What was watched, for how long, and the verdict.
@@ -91,6 +92,15 @@ pub(in super::super) fn ledger(ledger: &Ledger) -> String {
             format!("where the time of {whose} went ({all} of {threads})")
         }
     }
+}
+
+/// How the time on CPUs divides, as shares of all the time; `None` if that was not read.
+pub(in super::super) fn on_cpu(ledger: &Ledger) -> Option<String> {
+    let in_kernel = ledger.in_kernel?.get();
+    let of_state = ledger.parts.iter().filter(|part| part.state == LedgerState::OnCpu);
+    let on_cpu = portion(of_state.map(|part| part.ns).sum(), ledger.wall_ns);
+    let (program, kernel) = (share(on_cpu * (1.0 - in_kernel)), share(on_cpu * in_kernel));
+    Some(format!("on CPU: in the program {program}, in the kernel {kernel}"))
 }
 
 /// What a ledger lacks or holds too much, if anything.

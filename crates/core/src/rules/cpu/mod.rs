@@ -4,6 +4,7 @@
 mod deep_idle_states;
 mod frequency_capped;
 mod hypervisor_steal;
+mod kernel_share;
 mod shared_core;
 mod stolen_part;
 
@@ -15,4 +16,5 @@ pub(super) const RULES: &[&Rule] = &[
     &shared_core::RULE,
     &frequency_capped::RULE,
     &deep_idle_states::RULE,
+    &kernel_share::RULE,
 ];

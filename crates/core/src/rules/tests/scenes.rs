@@ -3,7 +3,8 @@
 
 use super::{disks, runtimes, syscalls, waiting};
 use crate::recording::{
-    Container, Culprit, IdleCpu, IdleTick, LongWait, ObserverTick, ProcId, Record, Source,
+    Container, CpuTimeReading, Culprit, IdleCpu, IdleTick, LongWait, ObserverTick, ProcId, Record,
+    Source,
 };
 use crate::testkit::{MS, Machine, ProcessActivity, S, Scene, US, runqlat};
 
@@ -42,6 +43,7 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
         ("CPU002", "fires") => Machine { sliced: true, ..Machine::siblings(4) }.checked(),
         ("CPU002", "quiet") => Machine::even(4).checked(),
         ("CPU002", "nodata") => healthy(),
+        ("CPU005", kind) => kernel_share(kind)?,
         ("MEM001", "fires") => short_memory(),
         ("MEM001", "quiet") => healthy(),
         ("MEM001", "nodata") => no_bpf(),
@@ -149,6 +151,29 @@ pub(super) fn short_memory() -> Scene {
     let did = ProcessActivity { threads: 4, on_cpu_ns: 2 * S, ..ProcessActivity::default() };
     scene.did(index, &ProcessActivity { mem_stall_ns: 3 * S, ..did.clone() }).did(other, &did);
     scene
+}
+
+/// A process that spends that part of its CPU time in the kernel.
+fn kernel_share(kind: &str) -> Option<Scene> {
+    let mut scene = Scene::new(4, 10 * S);
+    let copier = scene.process("copier", None);
+    if kind == "nodata" {
+        return Some(scene);
+    }
+    scene.target(copier);
+    let did = ProcessActivity { on_cpu_ns: 5 * S, ..ProcessActivity::default() };
+    scene.did(copier, &did);
+    let of_ten = match kind {
+        "fires" => 8,
+        "quiet" => 2,
+        _ => return None,
+    };
+    for (t_ns, cpu_ns) in [(0, 90 * S), (10 * S, 95 * S)] {
+        let system_ns = 90 * S / 2 + (cpu_ns - 90 * S) * of_ten / 10;
+        let user_ns = cpu_ns - system_ns;
+        scene.push(Record::CpuTime(CpuTimeReading { t_ns, proc: copier, user_ns, system_ns }));
+    }
+    Some(scene)
 }
 
 /// Two services that rarely compete, one with a quota that it never uses up.
