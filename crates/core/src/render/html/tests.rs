@@ -433,6 +433,7 @@ fn threads(comm: &str) -> ThreadPlot {
         parts: [(LedgerState::Queued, queued_ns), (LedgerState::Sleep, sleep_ns)]
             .map(|(state, ns)| LedgerPart { state, ns })
             .to_vec(),
+        in_kernel: None,
         asleep: vec![],
         excess_ns: 0,
         unseen_ns: 0,
