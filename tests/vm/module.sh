@@ -118,6 +118,6 @@ load
     sleep 0.5
     load
 } &
-part others_in_block refused $proves --block 8 --allow-module $set --probe true
+part others_in_block refused deburr prove --yes -q -d 2 --block 8 --measure probe --allow-module $set --probe true
 wait
 part others_in_block_after state
