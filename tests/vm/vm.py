@@ -27,8 +27,12 @@ KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 MODULES = ["virtio", "virtio_ring", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk"]
 # Drivers that a test may load.
 DRIVERS = ["acpi-cpufreq"]
+# Modules that a test may unload and load. Their files stay as they are in the package, compressed or not.
+LOADABLE = ["brd", "dummy"]
 # Without cmpxchg16b: qemu 7.2 now and then leaves garbage in the flags after it, and the kernel panics.
 WITHOUT = "-cx16"
+# Folders beside a kernel, for these three.
+PARTS = (".modules", ".drivers", ".loadable")
 RESULT_BYTES = 16 << 20
 
 
@@ -71,13 +75,14 @@ def in_folder(folder):
 
 
 class Kernel:
-    """A kernel, the modules without which it has no disks (the files of `IMAGE.modules`, in their order), and drivers
-    that a test may load (those of `IMAGE.drivers`)."""
+    """A kernel, the modules without which it has no disks (the files of `IMAGE.modules`, in their order), drivers that a
+    test may load (those of `IMAGE.drivers`), and modules as they are installed (those of `IMAGE.loadable`)."""
 
     def __init__(self, image):
         self.image = image
         self.modules = in_folder(image + ".modules")
         self.drivers = in_folder(image + ".drivers")
+        self.loadable = in_folder(image + ".loadable")
         self.name = os.path.basename(image).removeprefix("vmlinuz-")
 
 
@@ -125,7 +130,7 @@ class Archive:
             raise Missing(f"{release} has no linux-image-cloud-amd64")
         version = found[1]
         image = os.path.join(self.directory, f"vmlinuz-{version}")
-        if not all(os.path.exists(image + part) for part in ("", ".modules", ".drivers")):
+        if not all(os.path.exists(image + part) for part in ("", *PARTS)):
             # From 7.x on linux-image depends on packages that hold the kernel and its modules.
             names = self.apt("apt-cache", "pkgnames", "linux-").split()
             split = [f"linux-{part}-{version}" for part in ("binary", "modules")]
@@ -149,7 +154,7 @@ class Archive:
     def extract(self, deb, image):
         """Takes the kernel and the modules that are needed out of a package."""
         tree = image + ".tree"
-        for part in (".modules", ".drivers"):
+        for part in PARTS:
             os.makedirs(image + part, exist_ok=True)
         output("dpkg-deb", "-x", deb, tree)
         for where, _, names in os.walk(tree):
@@ -157,8 +162,10 @@ class Archive:
                 path = os.path.join(where, name)
                 if name.startswith("vmlinuz"):
                     os.rename(path, image)
-                stem, _, kind = name.partition(".ko")
+                stem, dot, kind = name.partition(".ko")
                 place = None
+                if dot and stem in LOADABLE:
+                    shutil.copy(path, os.path.join(image + ".loadable", name))
                 if stem in MODULES:
                     place = os.path.join(image + ".modules", f"{MODULES.index(stem)}-{stem}.ko")
                 elif stem in DRIVERS:

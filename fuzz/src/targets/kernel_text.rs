@@ -3,8 +3,8 @@
 
 use crate::judged::visible;
 use deburr_core::procfs::{
-    cgroup_cpu, container, cpu_list, diskstats, fdinfo, maps, mountinfo, net_tcp, pid, pid_cgroup,
-    pressure, schedstat, stat,
+    cgroup_cpu, container, cpu_list, diskstats, fdinfo, maps, modules, mountinfo, net_tcp, pid,
+    pid_cgroup, pressure, schedstat, stat,
 };
 use deburr_core::render;
 use deburr_core::text::name;
@@ -75,6 +75,14 @@ pub(crate) fn host(data: &[u8]) -> bool {
         assert!(cpus.is_sorted(), "{cpus:?}");
         let again = cpu_list::parse(cpu_list::format(&cpus).as_bytes());
         assert!(cpus.is_empty() || again.as_ref() == Ok(&cpus), "{cpus:?} became {again:?}");
+    }
+    assert!(modules::parse(data).map_or(0, |all| all.len()) <= lines(data));
+    if let Some(file) = modules::file_of(data, "ext4") {
+        let name = file.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        assert!(name.starts_with(b"ext4.ko") && !name.contains(&b'\n'), "{file:?}");
+    }
+    if let Some(value) = modules::parameter(data) {
+        assert!(!value.contains(['"', '\n', '\0']), "{value:?}");
     }
     stat.is_ok()
 }

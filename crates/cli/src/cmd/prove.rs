@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result};
 use clap::builder::NonEmptyStringValueParser;
 use deburr_core::finding::{Finding, Target as FindingTarget, Tool};
 use deburr_core::prove::experiment::{self, Experiment, PERIODS, Test};
-use deburr_core::prove::knob::Knob;
+use deburr_core::prove::knob::{Kind, Knob};
 use deburr_core::prove::measure::Measure;
 use deburr_core::prove::outcome::{Outcome, SCHEMA};
 use deburr_core::recording::TargetSpec;
@@ -49,6 +49,7 @@ const CENTISECOND_NS: u64 = 10_000_000;
         deburr prove BLK001 -p 15919 --dry-run           only the plan\n  \
         deburr prove --follow vm.dirty_writeback_centisecs --measure stall-period -p 15919\n  \
         deburr prove --set pause:4711=90% --measure queued -p 15919\n  \
+        deburr prove --allow-module --set module:acpi_cpufreq=unloaded --measure probe --probe 'sh test.sh'\n  \
         deburr prove SCH004 --cgroup /web -- ./service   starts it anew for each block, with fewer threads or not\n  \
         deburr prove --set env:GOMAXPROCS=4 --measure throttled -- ./service\n  \
         deburr prove --recover                           undo what a killed experiment left\n\n\
@@ -65,9 +66,13 @@ pub(crate) struct ProveArgs {
     #[arg(long, value_name = "NAME", requires = "code")]
     lever: Option<String>,
     /// What is changed in some blocks: vm.dirty_ratio=10, cgroup:/batch:cpu.weight=10, nice:4711=5,
-    /// env:GOMAXPROCS=4 or arg:1=--threads=4 of the command
+    /// module:NAME=unloaded, env:GOMAXPROCS=4 or arg:1=--threads=4 of the command
     #[arg(long, value_name = "SETTING=VALUE", requires = "measure")]
     set: Vec<String>,
+    /// Let `--set module:NAME=unloaded` unload a module: it may fail to load again, and comes back without what was set up
+    /// in it
+    #[arg(long, requires = "set")]
+    allow_module: bool,
     /// A setting of the kernel's clocks that has another value in each block: vm.dirty_writeback_centisecs
     #[arg(long, value_name = "SETTING", requires = "measure")]
     follow: Option<String>,
@@ -405,6 +410,14 @@ fn of_user(
             "nothing of the command is changed: `--set env:NAME=VALUE` or `--set arg:NUMBER=VALUE` does that; what runs \
              already is measured without `--`",
         ));
+    }
+    if let Some(knob) = knobs.iter().find(|it| it.lever().kind == Kind::Module)
+        && !args.allow_module
+    {
+        return Err(Failure::bad_input(format!(
+            "`{knob}` is done only with `--allow-module`: a module may fail to load again, and what was set up in it since \
+             it was loaded is lost"
+        )));
     }
     present(&knobs, victim.command())?;
     let mut experiment = Experiment {

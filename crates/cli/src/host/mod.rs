@@ -8,6 +8,7 @@ pub(crate) mod descendants;
 pub(crate) mod guard;
 pub(crate) mod journal;
 pub(crate) mod keeper;
+pub(crate) mod module;
 pub(crate) mod place;
 pub(crate) mod task;
 pub(crate) mod undo;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where a setting is that can be changed and put back: a file of the kernel, one line of such a file, or a property of a
-//! thread. Each is read and written as text.
+//! Where a setting is that can be changed and put back: a file of the kernel, one line of such a file, a property of a
+//! thread, or a module. Each is read and written as text.
 
+use super::module::Module;
 use super::task::{Property, Thread};
 use anyhow::{Context as _, Result};
 use rustix::io::Errno;
@@ -17,6 +18,8 @@ use std::path::{Path, PathBuf};
 pub(crate) enum Place {
     /// A property of one thread.
     Thread { thread: Thread, property: Property },
+    /// A module: whether it is loaded, and its parameters.
+    Module(Module),
     /// What a file of a cgroup says about one device (`MAJOR:MINOR`).
     Line { file: PathBuf, device: String },
     /// A file of /proc/sys, /sys or a cgroup, as a whole.
@@ -33,6 +36,7 @@ impl Place {
     pub(crate) fn read(&self) -> Result<Option<String>> {
         let text = match self {
             Self::Thread { thread, property } => thread.read(*property),
+            Self::Module(module) => module.read().map(Some),
             Self::File { file } => fs::read_to_string(file).map(|text| Some(chosen(&text))),
             Self::Line { file, device } => {
                 fs::read_to_string(file).map(|text| Some(line_of(&text, file, device)))
@@ -48,6 +52,7 @@ impl Place {
     pub(crate) fn write(&self, value: &str) -> Result<()> {
         let written = match self {
             Self::Thread { thread, property } => thread.write(*property, value),
+            Self::Module(module) => module.write(value),
             Self::File { file } => write(file, value),
             Self::Line { file, device } => write(file, &format!("{device} {value}")),
         };
@@ -65,6 +70,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Thread { thread, property } => write!(f, "{property} of {thread}"),
+            Self::Module(it) => write!(f, "module `{}`", it.module),
             Self::File { file } => write!(f, "`{}`", file.display()),
             Self::Line { file, device } => write!(f, "`{}` of disk {device}", file.display()),
         }

@@ -435,6 +435,7 @@ pub(crate) fn loop_devices(backing: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::module::Module;
 
     #[test]
     fn of_a_pair_the_one_that_holds_is_put_back() {
@@ -560,6 +561,14 @@ mod tests {
             Undo::Loop { backing: "/d\"\n".into() },
             Undo::Setting { place: Place::file(Path::new("/f")), before: "1 2\n".into() },
             Undo::Set { place: Place::file(Path::new("/f")), value: "1".into() },
+            Undo::Set {
+                place: Place::Module(Module {
+                    module: "brd".into(),
+                    image: "/lib/modules/x/brd.ko".into(),
+                    parameters: vec!["rd_nr".into()],
+                }),
+                value: "unloaded".into(),
+            },
             Undo::Boot { id: "a-b".into() },
             directory(Path::new("/c"), Some(Identity { dev: 1, ino: u64::MAX }), 1),
         ] {

@@ -20,7 +20,7 @@ use crate::host::place::Place;
 use crate::host::task::{Process, Property, heirs};
 use crate::host::undo::{Undo, put_back, stays};
 use anyhow::{Context as _, Result, bail, ensure};
-use deburr_core::prove::knob::Knob;
+use deburr_core::prove::knob::{Knob, UNLOADED};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
@@ -134,6 +134,23 @@ impl Changes {
     /// If the janitor has ended.
     pub(crate) fn check(&mut self) -> Result<()> {
         self.guard.check()
+    }
+
+    /// Why a change does not hold any more that must hold to the end of a block, if one does not: a module is loaded by
+    /// whatever asks for it, and the block then was none with the change.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(crate) fn undone_by_others(&self) -> Result<Option<String>> {
+        for place in self.changed.iter().filter(|it| matches!(it, Place::Module(_))) {
+            let now = place.read()?.unwrap_or_default();
+            if now != UNLOADED {
+                return Ok(Some(format!(
+                    "{place} was unloaded, and somebody has loaded it since ({now}): what asks for it must be stopped first"
+                )));
+            }
+        }
+        Ok(None)
     }
 
     /// Puts everything back. Returns what was left as it is, since somebody else has changed it.

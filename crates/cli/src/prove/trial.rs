@@ -242,6 +242,9 @@ impl Running<'_> {
             return Ok(Err(Stop::Because("the target has ended".into())));
         }
         self.changes.check()?;
+        if let Some(why) = self.changes.undone_by_others()? {
+            return Ok(Err(Stop::Because(why)));
+        }
         Ok(Ok(value))
     }
 

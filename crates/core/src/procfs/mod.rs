@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Parsers of the kernel's text files, and of those in which container runtimes name what runs in cgroups: bytes in,
-//! typed values out, one module per family of files.
+//! Parsers of the kernel's text files, of the list of its modules' files, and of those in which container runtimes name what
+//! runs in cgroups: bytes in, typed values out, one module per family of files.
 //!
 //! Input is bytes because names in it may be any bytes. Unknown lines and fields are skipped (newer kernels add them).
 //! An item that older kernels may lack is an `Option`. If an item is missing without which the rest is meaningless, the
@@ -12,6 +12,7 @@ pub mod cpu_list;
 pub mod diskstats;
 pub mod fdinfo;
 pub mod maps;
+pub mod modules;
 pub mod mountinfo;
 pub mod net_tcp;
 pub mod pid;

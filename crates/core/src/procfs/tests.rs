@@ -3,7 +3,7 @@
 //! text.
 
 use super::{
-    cgroup_cpu, container, cpu_list, diskstats, maps, mountinfo, net_tcp, pid, pid_cgroup,
+    cgroup_cpu, container, cpu_list, diskstats, maps, modules, mountinfo, net_tcp, pid, pid_cgroup,
     pressure, schedstat, stat,
 };
 use proptest::prelude::*;
@@ -14,7 +14,8 @@ const REAL: &[u8] = b"42 (a) b) S 1 77 77 0 -1 4194304 101 0 0 0 7 5 0 0 20 -5 3
     32 31 0:29 /a\\040b /sys/fs/cgroup/cpu rw shared:1 - cgroup cgroup rw,cpu\n\
     2:cpu,cpuacct:/docker/0123456789abcdef (deleted)\nthrottled_usec 18446744073709551615\n\
     Cpus_allowed_list:\t0-3,8\nCapEff:\tffffffffffffffff\nVmRSS:\t18446744073709551615 kB\n50000 100000\n\
-    254 0 vda 25 8 76 46 205 31 158 62 0 18 533 24 41 11 31 15 92\n";
+    254 0 vda 25 8 76 46 205 31 158 62 0 18 533 24 41 11 31 15 92\n\
+    jbd2 212992 1 ext4,[permanent], Live 0x0 (OE)\nkernel/fs/ext4/ext4.ko.xz: kernel/fs/jbd2/jbd2.ko.xz\n";
 
 fn parse_as_everything(bytes: &[u8]) {
     let _ = pid::stat(bytes);
@@ -34,6 +35,9 @@ fn parse_as_everything(bytes: &[u8]) {
     let _ = cgroup_cpu::cpu_stat(bytes);
     let _ = cgroup_cpu::single("cpu.weight", bytes);
     let _ = cpu_list::parse(bytes);
+    let _ = modules::parse(bytes);
+    let _ = modules::file_of(bytes, "ext4");
+    let _ = modules::parameter(bytes);
     let _ = container::of_path(&String::from_utf8_lossy(bytes));
 }
 

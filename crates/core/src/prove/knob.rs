@@ -9,7 +9,7 @@ mod levers;
 mod values;
 
 pub use levers::{LEVERS, Lever, Subject};
-pub use values::{Policy, UNSET, Values};
+pub use values::{Policy, UNLOADED, UNSET, Values};
 
 use crate::text::ticked;
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,8 @@ pub enum Kind {
     Bdi,
     /// An interrupt: a file of `/proc/irq/NUMBER`.
     Irq,
+    /// A module of the kernel, which is unloaded.
+    Module,
     /// A cgroup: a file of its directory, in cgroup v1 or v2.
     Cgroup,
     /// The nice value of all threads of a process.
@@ -61,6 +63,7 @@ impl Kind {
             Self::Block => Some("block"),
             Self::Bdi => Some("bdi"),
             Self::Irq => Some("irq"),
+            Self::Module => Some("module"),
             Self::Cgroup => Some("cgroup"),
             Self::Nice => Some("nice"),
             Self::Policy => Some("policy"),
@@ -79,6 +82,7 @@ impl Kind {
             Self::Block => Subject::Disk,
             Self::Bdi => Subject::DeviceNumber,
             Self::Irq => Subject::Irq,
+            Self::Module => Subject::Module,
             Self::Cgroup => Subject::Cgroup,
             Self::Nice | Self::Policy | Self::Affinity | Self::Pause => Subject::Pid,
             Self::Env => Subject::Variable,
@@ -141,7 +145,9 @@ impl Knob {
         let name = format!("{}=", lever.name);
         let (subject, value) = match lever.kind.subject() {
             Subject::Host => ("", rest.strip_prefix(&name)?),
-            Subject::Pid | Subject::Variable | Subject::Position => rest.split_once('=')?,
+            Subject::Module | Subject::Pid | Subject::Variable | Subject::Position => {
+                rest.split_once('=')?
+            }
             _ => {
                 let at = rest.rfind(&format!(":{name}"))?;
                 (&rest[..at], &rest[at + 1 + name.len()..])

@@ -5,6 +5,7 @@
 mod cgroup;
 mod file;
 pub(super) mod latency;
+mod module;
 pub(super) mod pause;
 mod threads;
 
@@ -53,6 +54,7 @@ pub(super) fn resolve(roots: &Roots, knob: &Knob) -> Result<Vec<Step>> {
         Kind::Policy => threads::resolve(knob, Property::Policy),
         Kind::Affinity => threads::resolve(knob, Property::Affinity),
         Kind::Pause => pause::resolve(knob),
+        Kind::Module => module::resolve(roots, knob),
         Kind::Env | Kind::Arg => Err(Failure::bad_input(format!(
             "`{knob}` is about a command that the experiment starts: give it at the end, after `--`"
         ))),
@@ -76,6 +78,9 @@ pub(super) fn present(roots: &Roots, knob: &Knob) -> Result<String> {
             Step::Latency { .. } => values.push("as others wish".into()),
             _ => {}
         }
+    }
+    if knob.lever().kind == Kind::Module {
+        values.extend(module::not_put_back(roots, knob)?);
     }
     values.sort();
     values.dedup();

@@ -5,10 +5,11 @@
 //! not in it are refused: nobody has said what they may break. One row adds one.
 
 use super::Kind::{
-    self, Affinity, Arg, Bdi, Block, Cgroup, Cpu, Env, Irq, Nice, Pause, Policy, Sysctl, Thp,
+    self, Affinity, Arg, Bdi, Block, Cgroup, Cpu, Env, Irq, Module, Nice, Pause, Policy, Sysctl,
+    Thp,
 };
-use super::Values::{self, Cpus, DiskLimit, IoMax, Number, Offered, Percent, Quota, Text};
-use super::values::is_device_number;
+use super::Values::{self, Cpus, DiskLimit, IoMax, Number, Offered, Percent, Quota, Text, Word};
+use super::values::{UNLOADED, is_device_number};
 
 /// What a setting belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub enum Subject {
     DeviceNumber,
     /// The number of an interrupt.
     Irq,
+    /// The name of a module.
+    Module,
     /// The path of a cgroup below the root of its tree, from `/`.
     Cgroup,
     /// The number of a process.
@@ -31,6 +34,8 @@ pub enum Subject {
     Position,
 }
 
+/// Longest name of a module, in bytes: longer than the kernel's.
+const MAX_MODULE_BYTES: usize = 64;
 /// Most arguments of a command that a setting can be about.
 const MAX_POSITION: u32 = 1000;
 
@@ -48,6 +53,11 @@ impl Subject {
             }
             Self::DeviceNumber => is_device_number(text),
             Self::Irq => is_number(text, u32::MAX),
+            Self::Module => {
+                let plain = |b: u8| b.is_ascii_alphanumeric() || b"_-".contains(&b);
+                let is_name = text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
+                is_name && text.len() <= MAX_MODULE_BYTES && text.bytes().all(plain)
+            }
             Self::Cgroup => {
                 let names = text.strip_prefix('/').map(|names| names.split('/'));
                 names.is_some_and(|mut all| {
@@ -71,6 +81,7 @@ impl Subject {
             Self::Disk => "name of a disk such as `vda`",
             Self::DeviceNumber => "number of a disk such as `8:0`",
             Self::Irq => "number of an interrupt",
+            Self::Module => "name of a module such as `acpi_cpufreq`",
             Self::Cgroup => "path of a cgroup such as `/web/batch`",
             Self::Pid => "number of a process",
             Self::Variable => "name of an environment variable such as `GOMAXPROCS`",
@@ -84,6 +95,7 @@ impl Subject {
             Self::Disk => Some("DISK"),
             Self::DeviceNumber => Some("MAJOR:MINOR"),
             Self::Irq => Some("NUMBER"),
+            Self::Module => Some("NAME"),
             Self::Cgroup => Some("/PATH"),
             Self::Pid => Some("PID"),
             Self::Variable => Some("NAME"),
@@ -473,6 +485,14 @@ pub static LEVERS: &[Lever] = &[
         DiskLimit,
         Some("requests/s"),
         "a limit of a disk for the cgroup's direct writes (v1); others wait for locks that they hold",
+    ),
+    lever(
+        Module,
+        "",
+        Word(UNLOADED),
+        None,
+        "its driver, filter or protection is gone meanwhile; it comes back with the parameters that can be read, but without \
+         what was set up in it since it was loaded, and if it fails to load, it stays away; only with `--allow-module`",
     ),
     lever(
         Nice,

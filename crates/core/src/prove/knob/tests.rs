@@ -25,6 +25,10 @@ fn a_setting_is_what_its_text_says() {
     assert_eq!(parts("bdi:253:0:max_ratio=50"), own(Kind::Bdi, "max_ratio", "253:0", "50"));
     assert_eq!(parts("nice:12=-5"), own(Kind::Nice, "", "12", "-5"));
     assert_eq!(parts("policy:12=fifo:1"), own(Kind::Policy, "", "12", "fifo:1"));
+    assert_eq!(
+        parts("module:acpi-cpufreq=unloaded"),
+        own(Kind::Module, "", "acpi-cpufreq", "unloaded")
+    );
     // What a program is given is kept as it is.
     assert_eq!(parts("env:JAVA_OPTS= -a=b "), own(Kind::Env, "", "JAVA_OPTS", " -a=b "));
     assert_eq!(parts("arg:2=--n=4"), own(Kind::Arg, "", "2", "--n=4"));
@@ -48,6 +52,10 @@ fn what_is_no_setting_is_refused_with_the_way_out() {
         "bdi:8:scheduler:max_ratio=5",
         "bdi:../8:0:max_ratio=5",
         "irq:1/../2:smp_affinity_list=0",
+        "module:../a=unloaded",
+        "module:=unloaded",
+        "module:-r=unloaded",
+        "module:a b=unloaded",
         "cgroup:/a/../b:cpu.weight=100",
         "cgroup:a:cpu.weight=100",
         "cgroup:/:cpu.weight=100",
@@ -77,6 +85,7 @@ fn values_end_at_their_limits() {
         ("nice:5", &["-20", "19"], &["-21", "20", "0.5"]),
         ("pause:5", &["10%", "90%"], &["9%", "91%", "50", "100%", "%", "-50%"]),
         ("policy:5", &["other", "batch", "idle", "fifo:1", "rr:99"], &["fifo", "fifo:0", "rr:100"]),
+        ("module:a", &["unloaded"], &["loaded", "", "unloaded rd_nr=1"]),
         ("affinity:5", &["0", "0-3,5"], &["", "3-0", "a", "-1"]),
         (
             "cgroup:/a:cpu.max",
@@ -131,7 +140,7 @@ fn as_data_it_is_its_text() {
 proptest! {
     #[test]
     fn no_text_makes_it_panic_and_no_subject_leaves_its_folder(
-        text in "(nice|env|arg|block|bdi|cgroup|irq|pause|thp|vm)?[:./a-z0-9=-]{0,40}(:scheduler|:cpu.max|:max_ratio)?(=.{0,9})?"
+        text in "(nice|env|arg|block|bdi|cgroup|irq|module|pause|thp|vm)?[:./a-z0-9=-]{0,40}(:scheduler|:cpu.max|:max_ratio)?(=.{0,9})?"
     ) {
         if let Ok(knob) = Knob::parse(&text) {
             prop_assert!(!knob.subject().split('/').any(|part| part == ".."));

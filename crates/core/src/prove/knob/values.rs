@@ -24,10 +24,14 @@ pub enum Values {
     Percent(u32, u32),
     /// Any text; [`UNSET`] takes away what is there.
     Text,
+    /// This word only.
+    Word(&'static str),
 }
 
 /// The value of a [`Values::Text`] that takes away what is there.
 pub const UNSET: &str = "unset";
+/// The value of a module that is not loaded.
+pub const UNLOADED: &str = "unloaded";
 
 /// The longest period of a quota, and the shortest, in microseconds: the kernel's.
 const PERIOD_US: (u64, u64) = (1_000, 1_000_000);
@@ -101,6 +105,7 @@ impl Values {
             }
             // What no argument can hold is refused with the whole setting.
             Self::Text => true,
+            Self::Word(word) => value == *word,
         };
         if allowed { Ok(()) } else { Err(self.words()) }
     }
@@ -132,6 +137,7 @@ impl Values {
             }
             Self::Percent(least, most) => format!("{least}% to {most}%"),
             Self::Text => format!("any text, or `{UNSET}`"),
+            Self::Word(word) => format!("`{word}`"),
         }
     }
 }

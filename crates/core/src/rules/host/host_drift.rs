@@ -4,6 +4,7 @@
 use crate::finding::{Area, Confirm, Cost, Evidence, Finding, Fix, Question, Severity, Unit};
 use crate::host_diff::document::{Contrast, Difference, Host, ValueOnHosts};
 use crate::host_diff::{SLOW_NS, knowledge};
+use crate::prove::knob::{Knob, UNLOADED};
 use crate::rules::hosts::{Hosts, read, victim};
 use crate::rules::{Check, Limit, Rule, Status, Verdict};
 use crate::text::units;
@@ -110,6 +111,7 @@ fn of_all_slow(hosts: &Hosts<'_>) -> Option<Finding> {
             command: it.difference.look.clone(),
             expect: Some("another value on each slow host than on the fast ones".into()),
         }),
+        prove: experiment(&drift, slow),
         ..RULE.finding(severity, (1.0 - corrected.fold(1.0, f64::min)).clamp(0.3, 0.95))
     })
 }
@@ -179,6 +181,7 @@ fn finding(hosts: &Hosts<'_>, host: &Host) -> Option<Finding> {
             command: it.difference.look.clone(),
             expect: Some("the same on both hosts again after the change".into()),
         }),
+        prove: experiment(&drift, host).filter(|_| is_slow(hosts, host)),
         ..RULE.finding(severity, confidence(hosts, host, severity))
     })
 }
@@ -236,6 +239,25 @@ fn lines(hosts: &Hosts<'_>, host: &Host, drift: &[Contrast<'_>]) -> Vec<Evidence
         lines.push(read("slow to read", slow.wall_ns as f64, Unit::Ns, &slow.path, note.into()));
     }
     lines
+}
+
+/// Whether the host is stated or measured to be slow.
+fn is_slow(hosts: &Hosts<'_>, host: &Host) -> bool {
+    let measured = hosts.diff.measured.as_ref();
+    host.slow == Some(true) || measured.is_some_and(|it| it.slow == host.id)
+}
+
+/// The experiment on a slow host for the first module that it has and the others have not, of those whose removal is a
+/// remedy. What it is measured by is the reader's to say.
+fn experiment(drift: &[Contrast<'_>], host: &Host) -> Option<String> {
+    let unloaded = |it: &Contrast<'_>| {
+        let name = it.difference.key.strip_prefix("/proc/modules#")?;
+        let command = fix(it.difference, host)?.command?;
+        let knob = Knob::parse(&format!("module:{name}={UNLOADED}")).ok()?;
+        command.contains(" modprobe -r ").then_some(knob)
+    };
+    let knob = drift.iter().find_map(unloaded)?;
+    Some(format!("sudo deburr prove --allow-module --set {knob} --measure probe:p50 --probe CMD"))
 }
 
 fn fix(it: &Difference, host: &Host) -> Option<Fix> {

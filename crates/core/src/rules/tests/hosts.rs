@@ -214,6 +214,42 @@ fn drift_names_the_slow_host_and_claims_no_loss_that_was_not_measured() {
 }
 
 #[test]
+fn only_a_module_that_a_slow_host_alone_has_is_put_to_the_test() {
+    let both = |module: &str, slow: Option<usize>| {
+        let key = format!("/proc/modules#{module}");
+        let with = host("with").with(&key, Value::integer(28_672));
+        let hosts = [host("without").with(&key, Value::Absent), with];
+        let input = |(at, snapshot)| HostInput {
+            snapshot,
+            label: "",
+            slow: slow.map(|slow| slow == at),
+            golden: false,
+        };
+        let given: Vec<HostInput<'_>> = hosts.iter().enumerate().map(input).collect();
+        of(&diff(&given, &[], "0.1.0"), "HST001").map(|it| it.prove.clone())
+    };
+    let it = both("acpi_cpufreq", Some(1)).unwrap().unwrap();
+    assert_eq!(
+        it,
+        "sudo deburr prove --allow-module --set module:acpi_cpufreq=unloaded --measure probe:p50 --probe CMD"
+    );
+    // The slow host lacks it; nobody knows who is slow; no remedy names the module in full, or it is not known at all.
+    assert_eq!(both("acpi_cpufreq", Some(0)), Some(None));
+    assert_eq!(both("acpi_cpufreq", None), Some(None));
+    assert_eq!(both("falcon_lsm", Some(1)), Some(None));
+    assert_eq!(both("my_driver", Some(1)), None);
+    // Measured instead of stated.
+    let drift = crate::host_diff::drift();
+    let given: Vec<HostInput<'_>> = drift
+        .iter()
+        .map(|snapshot| HostInput { snapshot, label: "", slow: None, golden: false })
+        .collect();
+    let measured = [Measured::time(0, 0.106, None), Measured::time(1, 5.873, None)];
+    let prove = of(&diff(&given, &measured, "0.1.0"), "HST001").unwrap().prove.clone();
+    assert!(prove.is_some_and(|it| it.contains("module:acpi_cpufreq=unloaded")));
+}
+
+#[test]
 fn what_all_slow_hosts_have_is_one_finding() {
     let with = |at: u8, slow: bool| {
         let noise = Value::integer(at % 2);
