@@ -23,6 +23,7 @@ mod host_facts;
 mod long_wait;
 mod observed;
 pub mod packed;
+mod reclaim;
 mod runtime;
 mod sleep;
 mod sums;
@@ -46,6 +47,7 @@ pub use entity::{
 pub use hist::{WAIT_BUCKETS, WaitHist, bucket_of, bucket_range_ns};
 pub use host_facts::{HostFacts, MOST_FACT_BYTES};
 pub use long_wait::LongWait;
+pub use reclaim::{MemoryBound, MemoryReading, ReclaimKind, ReclaimTick};
 pub use runtime::{Confidence, NamedThreads, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
 pub use sleep::{SleepState, SleepTick, SleptOn, WokenBy};
 pub use sums::Sums;
@@ -100,6 +102,10 @@ pub enum Record {
     ThreadLedger(Box<ThreadLedger>),
     /// On what threads of the target slept (BPF scheduler probe), each second. Absent when the target is the host.
     Sleep(Box<SleepTick>),
+    /// How long threads of a process freed memory before they got some (BPF reclaim probe), each second.
+    Reclaim(Box<ReclaimTick>),
+    /// The kernel's counters of memory, of the host and of cgroups at their limit, cumulative, each second.
+    Memory(MemoryReading),
     /// A CPU's line of `/proc/stat`, cumulative, each second.
     Cpu(CpuReading),
     /// A cgroup's `cpu.stat`, cumulative, each second, for cgroups that have a quota or hold the target.
@@ -151,6 +157,8 @@ impl Record {
             Self::WaitBin(it) => &**it,
             Self::ThreadLedger(it) => &**it,
             Self::Sleep(it) => &**it,
+            Self::Reclaim(it) => &**it,
+            Self::Memory(it) => it,
             Self::Cpu(it) => it,
             Self::CgroupCpu(it) => it,
             Self::Psi(it) => it,

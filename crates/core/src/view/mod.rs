@@ -12,6 +12,7 @@ mod longest_wait;
 mod over_time;
 mod plots;
 mod process;
+mod reclaim;
 mod series;
 mod sleeps;
 mod syscalls;
@@ -26,6 +27,7 @@ pub use longest_wait::WholeWait;
 pub use over_time::{Heat, OverTime};
 pub use plots::{DevicePlot, LoadPlot, Plots, ThreadPlot};
 pub use process::{Delay, Group, GroupCulprit, Groups, Idle, ProcessView, ThreadNameTotals, Usage};
+pub use reclaim::{LimitLevel, MemoryCounters, ReclaimKey, ReclaimView, Reclaimed};
 pub use series::Series;
 pub use sleeps::{SleepKey, Sleeps};
 pub use syscalls::{SyscallGroup, SyscallView};
@@ -58,6 +60,7 @@ pub struct View {
     block: BlockView,
     cpu_check: CpuCheckView,
     syscalls: SyscallView,
+    reclaim: ReclaimView,
     observer: ObserverView,
     events: Vec<Event>,
     events_dropped: u64,
@@ -120,6 +123,8 @@ impl Fold {
             // Their sums are in the ticks of the processes.
             Record::WaitBin(_) | Record::ThreadLedger(_) => {}
             Record::Sleep(tick) => view.processes.entry(tick.proc).or_default().sleep(tick),
+            Record::Reclaim(tick) => view.reclaim.tick(tick),
+            Record::Memory(reading) => view.reclaim.reading(reading),
             Record::Cpu(reading) => view.cpus.entry(reading.cpu).or_default().push(reading),
             Record::CgroupCpu(reading) => {
                 view.cgroups.entry(reading.cgroup).or_default().reading(reading);
@@ -314,6 +319,12 @@ impl View {
     #[must_use]
     pub fn syscalls(&self) -> &SyscallView {
         &self.syscalls
+    }
+
+    /// Memory that threads freed before they got some.
+    #[must_use]
+    pub fn reclaim(&self) -> &ReclaimView {
+        &self.reclaim
     }
 
     /// Overhead of the observer, and data that it lost.
