@@ -276,7 +276,9 @@ static __always_inline int ended(__u8 kind, __u64 pages)
 	ns = now > begin_ns ? now - begin_ns : 0;
 	__sync_fetch_and_add(&sum->ns, ns);
 	__sync_fetch_and_add(&sum->count, 1);
-	__sync_fetch_and_add(&sum->pages, pages);
+	/* Of a constant 0 the compiler makes an operation that 5.10 does not have. */
+	if (pages)
+		__sync_fetch_and_add(&sum->pages, pages);
 	if (ns > sum->longest_ns)
 		sum->longest_ns = ns;
 	sum->limit_pages = task->limit_pages;

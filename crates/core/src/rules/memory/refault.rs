@@ -8,7 +8,7 @@ use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
 use crate::text::units;
-use crate::view::{Group, PsiView, Usage, View};
+use crate::view::{Group, MemoryCounters, PsiView, Usage, View};
 use std::collections::BTreeSet;
 
 /// Of the victim's waiting for memory: another group that waits less says nothing about the host.
@@ -69,7 +69,7 @@ fn why(view: &View, group: &Group<'_>, ns: u64) -> Why {
     }
     let keys = || group.members.iter().flat_map(|(id, _)| view.reclaim().of(*id));
     let cgroups: BTreeSet<_> = keys().filter_map(|(key, _)| key.cgroup).collect();
-    let counted = |cgroup| view.reclaim().counters(cgroup).and_then(|it| it.refaults());
+    let counted = |cgroup| view.reclaim().counters(cgroup).and_then(MemoryCounters::refaults);
     // Where a limit of its own binds, its own pages come back. The host's are those of anybody.
     let own = cgroups.into_iter().filter_map(|id| counted(Some(id))).reduce(u64::saturating_add);
     let pages = own.or_else(|| counted(None)).unwrap_or(0);

@@ -76,14 +76,16 @@ fn who_reclaims_at_another_limit_is_no_cause_and_no_loss_of_others() {
     let (api, batch) = (scene.process("api", Some(own)), scene.process("batch", Some(other)));
     let did = ProcessActivity { on_cpu_ns: 3 * S, ..ProcessActivity::default() };
     scene.did(api, &ProcessActivity { block_io_ns: 2 * S, ..did.clone() }).did(batch, &did);
-    (0..10).for_each(|second| {
-        drop(scene.reclaims(reclaim(second, batch, Some(other), 300 * MS, 9000)))
-    });
+    for second in 0..10 {
+        scene.reclaims(reclaim(second, batch, Some(other), 300 * MS, 9000));
+    }
     scene.target(api);
     let report = judged(&scene);
     let found = codes(&report);
     assert!(!found.iter().any(|code| code.starts_with("MEM")), "{found:?}");
-    (0..10).for_each(|second| drop(scene.reclaims(reclaim(second, api, Some(own), 300 * MS, 10))));
+    for second in 0..10 {
+        scene.reclaims(reclaim(second, api, Some(own), 300 * MS, 10));
+    }
     let causes = of(&scene, "MEM001").causes;
     assert_eq!(causes.len(), 1, "{causes:?}");
     assert_eq!(causes[0].entity.comm.as_deref(), Some("api"));
