@@ -21,7 +21,7 @@ enum cgroup_subsys_id {
 };
 
 struct counted {
-	long counter;
+	unsigned long counter;
 };
 
 /* In pages. */
