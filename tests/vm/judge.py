@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Checks what deburr reported in a virtual machine against what was made to happen there."""
 
+import json
 import os
 import sqlite3
 
@@ -17,6 +18,8 @@ DISK_SHARE = 0.6
 PIPE_SHARE = 0.95
 # The rest is waiting behind each other before the quota is used up.
 CROWD_SHARE = 0.8
+# Of the time that a process frees memory, what is told at the limit that binds.
+LIMIT_SHARE = 0.95
 
 # What `write-files` writes, in bytes.
 FILES = {"a": 2 << 20, "b": 2 << 20, "renamed": 2 << 20, "synced": 1 << 20, "direct": 4 << 20, "gone": 1 << 20}
@@ -29,6 +32,7 @@ TITLES = [
     "quota: throttled, by `cpu.stat`",
     "new threads under a quota: of their waiting, throttled",
     "files: their bytes, all bytes by `diskstats`",
+    "reader in a small cgroup: times it freed memory, at the limit that binds",
     "slow disk: neighbour's share",
 ]
 
@@ -68,6 +72,16 @@ def files(recording):
     }
     counted = number("SELECT max(write_bytes) - min(write_bytes) FROM disk_reading WHERE device = ?", device)
     return by_file, number(written, device) / counted if counted else 0
+
+
+def freed(rows):
+    """How often the reader freed memory at a limit, and which part of that time at the one of the cgroup above its own."""
+    rows = [json.loads(line) for line in rows.splitlines() if line.startswith("{")]
+    paths = {row["cgroup"]: row["path"] for row in rows if row["table"] == "cgroup"}
+    readers = {row["proc"] for row in rows if row["table"] == "process" and row["comm"] == "cat"}
+    ticks = [row for row in rows if row["table"] == "reclaim" and row["kind"] == "limit" and row["proc"] in readers]
+    at_small = sum(row["ns"] for row in ticks if paths.get(row["cgroup"]) == "/small")
+    return sum(row["count"] for row in ticks), at_small / max(sum(row["ns"] for row in ticks), 1)
 
 
 def judge(said, recording):
@@ -131,8 +145,11 @@ def judge(said, recording):
         hold(abs(share - 1) <= BYTES_TOLERANCE, f"files: {share:.1%} of the bytes of {name}")
     hold(abs(all_bytes - 1) <= BYTES_TOLERANCE, f"files: {all_bytes:.1%} of the bytes of diskstats")
     states = {source["source"]: source["state"] for source in doctor["sources"]}
-    for name in ("block", "writeback"):
+    for name in ("block", "writeback", "reclaim"):
         hold(states.get(name) == "active", f"doctor: {name} is {states.get(name)}")
+    times, at_limit = freed(said.get("reclaim", ""))
+    hold(times > 0, f"reclaim: nothing: {said.get('reclaim_run', '').strip()[:300]} {said.get('reclaim', '')[:300]}")
+    hold(at_limit >= LIMIT_SHARE, f"reclaim: {at_limit:.1%} of the time is at the limit that binds")
     beside = next((finding for finding in disk["findings"] if finding["code"] == "BLK004"), {"causes": []})
     held_up = sum(c["share"] for c in beside["causes"] if c.get("comm") == "neighbour")
     hold(held_up >= DISK_SHARE, f"slow disk: {codes(disk)}, the neighbour got {held_up:.0%} of the blame")
@@ -145,6 +162,7 @@ def judge(said, recording):
         f"{percent(throttled)}, {percent(truth)}",
         percent(by_quota),
         f"{percent(min(by_file.values(), default=0))} to {percent(max(by_file.values(), default=0))}, {percent(all_bytes)}",
+        f"{times}, {percent(at_limit)}",
         percent(held_up),
     ]
     return cells, failed

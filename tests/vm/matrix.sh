@@ -84,6 +84,25 @@ part files deburr record -q -o /tmp/files.deburr -- sh /write-files
 cp /tmp/files.deburr /fast/
 umount /fast
 
+# A process that reads a disk again and again, in a cgroup whose parent has little memory.
+echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+mkdir /sys/fs/cgroup/small
+echo +memory >/sys/fs/cgroup/small/cgroup.subtree_control
+mkdir /sys/fs/cgroup/small/in
+echo 16M >/sys/fs/cgroup/small/memory.max
+sh -c 'echo $$ >/sys/fs/cgroup/small/in/cgroup.procs
+    i=0
+    while [ $i -lt 400 ]; do set -- "$@" /dev/vda; i=$((i + 1)); done
+    exec cat "$@"' >/dev/null &
+reader=$!
+sleep 1
+part reclaim_run deburr record -q -p "$reader" -d 4 -o /tmp/reclaim.deburr
+kill -9 "$reader"
+wait
+rows() { deburr export -q --jsonl - /tmp/reclaim.deburr | grep -E '"table": ?"(reclaim|cgroup|process)"'; }
+part reclaim rows
+rm /tmp/reclaim.deburr
+
 # A commit log beside a copy, on the slow disk.
 writer() {
     deburr lab-worker --cgroup "/sys/fs/cgroup/$1" --comm "$1" writer --dir "/slow/$1" --spec "$2" >/dev/null &

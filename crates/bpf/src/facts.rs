@@ -7,7 +7,7 @@
 
 mod modules;
 
-use crate::{block, sched, syscalls, writeback};
+use crate::{block, reclaim, sched, syscalls, writeback};
 use libbpf_rs::btf::types::{DataSec, Enum, FuncProto, Struct};
 use libbpf_rs::btf::{Btf, BtfKind, BtfType, TypeId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,13 +27,15 @@ type Hooks = BTreeMap<String, u32>;
 const HOOK: &str = "btf_trace_";
 
 /// The fields that plans ask for. No others are looked up.
-const FIELDS: [&[Fields]; 6] = [
+const FIELDS: [&[Fields]; 8] = [
     sched::plan::NEEDED,
     sched::plan::OF_SLEEPS,
     sched::plan::DIFFERING,
     block::NEEDED,
     block::OF_LIMITS,
     syscalls::NEEDED,
+    reclaim::NEEDED,
+    reclaim::OF_BOUNDS,
 ];
 
 /// The functions that plans ask for.

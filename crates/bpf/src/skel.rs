@@ -23,3 +23,7 @@ pub(crate) mod writeback {
 pub(crate) mod syscalls {
     include!(concat!(env!("OUT_DIR"), "/syscalls.skel.rs"));
 }
+
+pub(crate) mod reclaim {
+    include!(concat!(env!("OUT_DIR"), "/reclaim.skel.rs"));
+}

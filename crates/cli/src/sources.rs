@@ -2,8 +2,7 @@
 //! Opens the collectors of a session. Where the BPF scheduler probe is missing, `/proc/PID/schedstat` stands in.
 
 use crate::collect::{
-    BlockCollector, CgroupCollector, Collector, Context, CpuTimeCollector, DiskstatsCollector,
-    ProcStatCollector, PsiCollector, RuntimeCollector, SchedCollector, SchedstatCollector,
+    BlockCollector, CgroupCollector, Collector, Context, CpuTimeCollector, DiskstatsCollector, ProcStatCollector, PsiCollector, ReclaimCollector, RuntimeCollector, SchedCollector, SchedstatCollector,
     SettingsCollector, SyscallCollector, without_writeback,
 };
 use crate::failure::{Exit, Failure};
@@ -26,8 +25,10 @@ impl Running {
 pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
     let mut running = vec![Running::new(&[Source::CgroupCpu], CgroupCollector::open(cx))];
     let mut missing = Vec::new();
+    let mut threads = None;
     match SchedCollector::open(cx) {
         Ok(sched) => {
+            threads = sched.thread_maps();
             running.push(Running::new(&[Source::Sched, Source::Timeline], sched));
             let reason = "not read: the BPF scheduler probe tells more".into();
             missing.push((Source::Schedstat, State::Missing { reason, gain: String::new() }));
@@ -40,6 +41,10 @@ pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
                 Err(state) => missing.push((Source::Schedstat, state)),
             }
         }
+    }
+    match ReclaimCollector::open(cx, threads.as_ref()) {
+        Ok(reclaim) => running.push(Running::new(&[Source::Reclaim], reclaim)),
+        Err(state) => missing.push((Source::Reclaim, state)),
     }
     match ProcStatCollector::open(cx) {
         Ok(cpus) => running.push(Running::new(&[Source::ProcStat], cpus)),

@@ -3,7 +3,7 @@
 
 use crate::judged::visible;
 use deburr_core::procfs::{
-    cgroup_cpu, container, cpu_list, diskstats, fdinfo, maps, modules, mountinfo, net_tcp, pid,
+    cgroup_cpu, container, cpu_list, diskstats, fdinfo, maps, memory, modules, mountinfo, net_tcp, pid,
     pid_cgroup, pressure, schedstat, stat,
 };
 use deburr_core::render;
@@ -58,6 +58,8 @@ pub(crate) fn process(data: &[u8]) -> bool {
     let _ = schedstat::parse(data);
     assert!(net_tcp::listening(data).len() <= lines(data));
     let _ = fdinfo::mount_id(data);
+    let _ = memory::counter(data, "low");
+    let _ = memory::low_watermark_pages(data);
     for line in data.split(|&byte| byte == b'\n') {
         if let Some(mapping) = maps::parse(line) {
             assert!(mapping.path.starts_with(b"/"), "{mapping:?}");

@@ -40,6 +40,7 @@ use libbpf_rs::{MapCore as _, MapFlags};
 use plan::{Plan, ProgramNames};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -108,6 +109,13 @@ pub struct SchedProbe {
     most_waited_ns: (u64, u64),
     /// Each CPU's amounts as last read.
     last_read: Vec<sched_cpu>,
+}
+
+/// The probe's tables of threads and CPUs, for other probes: they see in which states the current thread has spent its time.
+#[derive(Debug)]
+pub struct ThreadMaps {
+    pub(crate) areas: OwnedFd,
+    pub(crate) threads: OwnedFd,
 }
 
 /// Amounts of the whole host so far, summed over CPUs, with what is in progress at the time they are asked for.
@@ -204,6 +212,15 @@ impl SchedProbe {
         probe.switch_every_cpu(cpus);
         probe.begin_watch()?;
         Ok(probe)
+    }
+
+    /// Its tables of threads and CPUs; `None` = they cannot be shared.
+    #[must_use]
+    pub fn thread_maps(&self) -> Option<ThreadMaps> {
+        let maps = &self.object.skel.maps;
+        let areas = maps.areas.as_fd().try_clone_to_owned().ok()?;
+        let threads = maps.threads.as_fd().try_clone_to_owned().ok()?;
+        Some(ThreadMaps { areas, threads })
     }
 
     /// Runs `work` while the probe is detached from `sched_switch`, as if switches were

@@ -162,7 +162,8 @@ const FACTS: [&str; 13] = [
     "cpu_check",
 ];
 /// Tables of the kernel's counters.
-const CUMULATIVE: [&str; 4] = ["cpu_reading", "cgroup_reading", "psi_reading", "disk_reading"];
+const CUMULATIVE: [&str; 5] =
+    ["cpu_reading", "cgroup_reading", "psi_reading", "disk_reading", "memory_reading"];
 /// Columns that say whom or what a row is about.
 const IDENTITIES: [&str; 21] = [
     "seq",
@@ -188,8 +189,9 @@ const IDENTITIES: [&str; 21] = [
     "tid",
 ];
 /// Columns that are 0 or 1.
-const FLAGS: [&str; 11] = [
+const FLAGS: [&str; 12] = [
     "root",
+    "kernel",
     "kernel_thread",
     "in_target",
     "observer",
@@ -202,7 +204,7 @@ const FLAGS: [&str; 11] = [
     "cores_told",
 ];
 /// Columns that count things.
-const COUNTS: [&str; 38] = [
+const COUNTS: [&str; 42] = [
     "threads",
     "looked_at",
     "switches",
@@ -241,13 +243,22 @@ const COUNTS: [&str; 38] = [
     "since_last",
     "asked_by",
     "parallelism",
+    "count",
+    "pages",
+    "refaults_file",
+    "refaults_anon",
 ];
 /// Columns of facts whose name does not say that they have no unit.
 const PLAIN: [&str; 2] = ["nice", "weight"];
 
 /// Columns that hold something else than the other numbers of their table.
-pub(super) const OTHERWISE: [(&str, &str, Holds); 19] = [
+pub(super) const OTHERWISE: [(&str, &str, Holds); 24] = [
     ("sleep", "longest_ns", Holds::Maximum),
+    ("reclaim", "longest_ns", Holds::Maximum),
+    ("reclaim", "limit_bytes", Holds::Level),
+    ("reclaim", "usage_bytes", Holds::Level),
+    ("memory_reading", "free_bytes", Holds::Level),
+    ("memory_reading", "low_bytes", Holds::Level),
     ("process_tick", "threads", Holds::Level),
     // It is the same in all rows of a wait.
     ("long_wait", "wait_ns", Holds::Fact),

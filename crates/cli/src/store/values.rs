@@ -5,8 +5,8 @@ use super::column::{Cell, Cells, Column, Columns, Result, Scalar, columns};
 use super::packed;
 use deburr_core::recording::{
     CgroupId, CgroupVersion, Culprit, DevId, DeviceBin, DiskCounters, EventKind, FileClass, FileId,
-    FileState, IdleCpu, IoCulprit, IoOp, IoPurpose, LoadBin, Mix, ProcId, PsiResource, Run,
-    RuntimeKind, SleepState, Source, StallKind, State, ThreadStates, WaitHist,
+    FileState, IdleCpu, IoCulprit, IoOp, IoPurpose, LoadBin, MemoryBound, Mix, ProcId, PsiResource,
+    ReclaimKind, Run, RuntimeKind, SleepState, Source, StallKind, State, ThreadStates, WaitHist,
 };
 use deburr_core::sqlite::Value;
 use serde::de::IntoDeserializer as _;
@@ -202,8 +202,10 @@ words! {
     FileClass,
     FileState,
     IoOp,
+    MemoryBound,
     Mix,
     PsiResource,
+    ReclaimKind,
     RuntimeKind,
     SleepState,
     Source,

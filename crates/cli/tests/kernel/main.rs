@@ -35,6 +35,7 @@ mod probe;
 mod prove;
 mod prove_kills;
 mod prove_restart;
+mod reclaim;
 mod recording;
 mod remedies;
 mod sampling;

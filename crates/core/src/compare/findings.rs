@@ -109,7 +109,7 @@ fn tested(shown: &Finding, a: Option<&Finding>, processes: &[ProcessPair]) -> Op
     let losses: &[Loss] = match shown.code.as_str() {
         "SCH001" | "SCH003" => &[Loss::Queued, Loss::QueuedOrThrottled],
         "SCH002" | "SCH004" => &[Loss::Throttled, Loss::QueuedOrThrottled],
-        "MEM001" => &[Loss::MemStall],
+        "MEM001" | "MEM002" | "MEM003" => &[Loss::MemStall],
         "BLK001" | "BLK002" | "BLK003" | "BLK004" | "BLK005" | "BLK007" => {
             &[Loss::Sync, Loss::Requests, Loss::BlockIo]
         }

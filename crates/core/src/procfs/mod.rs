@@ -12,6 +12,7 @@ pub mod cpu_list;
 pub mod diskstats;
 pub mod fdinfo;
 pub mod maps;
+pub mod memory;
 pub mod modules;
 pub mod mountinfo;
 pub mod net_tcp;

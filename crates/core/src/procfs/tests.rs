@@ -3,7 +3,7 @@
 //! text.
 
 use super::{
-    cgroup_cpu, container, cpu_list, diskstats, maps, modules, mountinfo, net_tcp, pid, pid_cgroup,
+    cgroup_cpu, container, cpu_list, diskstats, maps, memory, modules, mountinfo, net_tcp, pid, pid_cgroup,
     pressure, schedstat, stat,
 };
 use proptest::prelude::*;
@@ -29,6 +29,8 @@ fn parse_as_everything(bytes: &[u8]) {
     let _ = pid_cgroup::procs(bytes);
     let _ = maps::parse(bytes);
     let _ = mountinfo::parse(bytes);
+    let _ = memory::counter(bytes, "throttled_usec");
+    let _ = memory::low_watermark_pages(bytes);
     let _ = net_tcp::listening(bytes);
     let _ = cgroup_cpu::cpu_max(bytes);
     let _ = cgroup_cpu::cfs_quota_us(bytes);

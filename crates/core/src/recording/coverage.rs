@@ -36,13 +36,15 @@ pub enum Source {
     CpuCheck,
     /// BPF system call probe: calls, and the files that they operate on.
     Syscalls,
+    /// BPF reclaim probe: threads that free memory before they get some, and whose limit makes them.
+    Reclaim,
     /// The observer's own overhead.
     Observer,
 }
 
 impl Source {
     /// All sources, in the order of reports.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Sched,
         Self::Timeline,
         Self::Schedstat,
@@ -56,6 +58,7 @@ impl Source {
         Self::Runtime,
         Self::CpuCheck,
         Self::Syscalls,
+        Self::Reclaim,
         Self::Observer,
     ];
 
@@ -68,6 +71,7 @@ impl Source {
             Self::Runtime => 3,
             // An ordinary observation has no coverage of these.
             Self::CpuCheck | Self::Syscalls => 4,
+            Self::Reclaim => 5,
             _ => 1,
         }
     }
@@ -95,6 +99,7 @@ impl Source {
             Self::Runtime => "/proc/PID/exe and mem",
             Self::CpuCheck => "deburr cpu-check",
             Self::Syscalls => "bpf:syscalls",
+            Self::Reclaim => "bpf:reclaim",
             Self::Observer => "observer",
         }
     }

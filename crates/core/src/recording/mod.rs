@@ -24,6 +24,7 @@ mod host_facts;
 mod long_wait;
 mod observed;
 pub mod packed;
+mod reclaim;
 mod runtime;
 mod sleep;
 mod sums;
@@ -48,6 +49,7 @@ pub use entity::{
 pub use hist::{WAIT_BUCKETS, WaitHist, bucket_of, bucket_range_ns};
 pub use host_facts::{HostFacts, MOST_FACT_BYTES};
 pub use long_wait::LongWait;
+pub use reclaim::{MemoryBound, MemoryReading, ReclaimKind, ReclaimTick};
 pub use runtime::{Confidence, NamedThreads, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
 pub use sleep::{Awaited, CHAIN, Did, SleepState, SleepTick, Slept, SleptOn, WokenBy};
 pub use sums::Sums;
@@ -105,6 +107,10 @@ pub enum Record {
     /// CPU time of a process of the target, in the program and in the kernel, cumulative, each second. Absent when the target
     /// is the host.
     CpuTime(CpuTimeReading),
+    /// How long threads of a process freed memory before they got some (BPF reclaim probe), each second.
+    Reclaim(Box<ReclaimTick>),
+    /// The kernel's counters of memory, of the host and of cgroups at their limit, cumulative, each second.
+    Memory(MemoryReading),
     /// A CPU's line of `/proc/stat`, cumulative, each second.
     Cpu(CpuReading),
     /// A cgroup's `cpu.stat`, cumulative, each second, for cgroups that have a quota or hold the target.
@@ -157,6 +163,8 @@ impl Record {
             Self::ThreadLedger(it) => &**it,
             Self::Sleep(it) => &**it,
             Self::CpuTime(it) => it,
+            Self::Reclaim(it) => &**it,
+            Self::Memory(it) => it,
             Self::Cpu(it) => it,
             Self::CgroupCpu(it) => it,
             Self::Psi(it) => it,

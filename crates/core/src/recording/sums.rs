@@ -61,6 +61,13 @@ fn singles(record: &Record) -> Vec<u64> {
             let all = [it.usage_ns, it.nr_periods, it.nr_throttled, it.throttled_ns];
             all.into_iter().chain([it.nr_bursts, it.burst_ns]).flatten().collect()
         }
+        Record::Memory(it) => {
+            let all = [it.refaults_file, it.refaults_anon, it.free_bytes, it.low_bytes];
+            all.into_iter().flatten().collect()
+        }
+        Record::Reclaim(it) => {
+            [it.limit_bytes, it.usage_bytes, Some(it.longest_ns)].into_iter().flatten().collect()
+        }
         Record::Psi(it) => vec![it.some_ns, it.full_ns.unwrap_or_default()],
         Record::Block(it) => match &**it {
             BlockRecord::Disk(it) => {
@@ -123,6 +130,9 @@ fn amount(record: &Record) -> u64 {
         Record::WaitBin(it) => histogram(&it.waits),
         Record::ThreadLedger(it) => sum(it.states.all_ns().into_iter().chain([it.wall_ns])),
         Record::Sleep(it) => sum([it.ns, it.looked_at, it.longest_ns]),
+        Record::Reclaim(it) => {
+            sum([it.ns, it.known_ns, it.memory_ns, it.off_cpu_ns, it.count, it.pages])
+        }
         Record::NamedThreads(it) => {
             let NamedThreads { on_cpu_ns, delay_ns, .. } = **it;
             sum([on_cpu_ns, delay_ns])

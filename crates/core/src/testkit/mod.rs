@@ -8,12 +8,14 @@ mod block;
 #[cfg(test)]
 pub(crate) mod commands;
 mod cpu_check;
+mod reclaim;
 pub mod snapshot;
 pub mod sweep;
 mod syscalls;
 
 pub use block::{pass, transfers};
 pub use cpu_check::{CHUNK_NS, Machine};
+pub use reclaim::reclaim;
 
 use crate::recording::{
     Awaited, BlameTick, Cgroup, CgroupId, CgroupReading, CgroupVersion, Container, Coverage,

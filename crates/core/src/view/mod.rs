@@ -13,6 +13,7 @@ mod longest_wait;
 mod over_time;
 mod plots;
 mod process;
+mod reclaim;
 mod series;
 mod sleeps;
 mod syscalls;
@@ -28,6 +29,7 @@ pub use longest_wait::WholeWait;
 pub use over_time::{Heat, OverTime};
 pub use plots::{DevicePlot, LoadPlot, Plots, ThreadPlot};
 pub use process::{Delay, Group, GroupCulprit, Groups, Idle, ProcessView, ThreadNameTotals, Usage};
+pub use reclaim::{LimitLevel, MemoryCounters, ReclaimKey, ReclaimView, Reclaimed};
 pub use series::Series;
 pub use sleeps::{SleepKey, Sleeps};
 pub use syscalls::{SyscallGroup, SyscallView};
@@ -60,6 +62,7 @@ pub struct View {
     block: BlockView,
     cpu_check: CpuCheckView,
     syscalls: SyscallView,
+    reclaim: ReclaimView,
     observer: ObserverView,
     events: Vec<Event>,
     events_dropped: u64,
@@ -125,6 +128,8 @@ impl Fold {
             Record::CpuTime(reading) => {
                 view.processes.entry(reading.proc).or_default().cpu_time(*reading);
             }
+            Record::Reclaim(tick) => view.reclaim.tick(tick),
+            Record::Memory(reading) => view.reclaim.reading(reading),
             Record::Cpu(reading) => view.cpus.entry(reading.cpu).or_default().push(reading),
             Record::CgroupCpu(reading) => {
                 view.cgroups.entry(reading.cgroup).or_default().reading(reading);
@@ -319,6 +324,12 @@ impl View {
     #[must_use]
     pub fn syscalls(&self) -> &SyscallView {
         &self.syscalls
+    }
+
+    /// Memory that threads freed before they got some.
+    #[must_use]
+    pub fn reclaim(&self) -> &ReclaimView {
+        &self.reclaim
     }
 
     /// Overhead of the observer, and data that it lost.

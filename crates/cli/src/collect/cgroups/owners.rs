@@ -11,7 +11,7 @@ use deburr_core::recording::{Cgroup, CgroupId, Record};
 use deburr_core::text::name;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Added to ids of cgroups that the recording's tree does not have: ids of kernfs stay far below.
@@ -63,6 +63,15 @@ fn directories(tree: &Tree) -> HashMap<u64, PathBuf> {
 }
 
 impl Cgroups {
+    /// The directory of a cgroup that [`Self::owner`] found, by its id in the memory controller's tree.
+    pub(crate) fn memory_dir(&self, id: u64) -> Option<PathBuf> {
+        let memory = self.mounts.memory.as_ref()?;
+        if self.tree().is_some_and(|tree| tree.mount_point == memory.mount_point) {
+            return self.dir_of(CgroupId(id)).map(Path::to_owned);
+        }
+        self.owners.dirs.get(&id).cloned()
+    }
+
     /// The cgroup that owns a page, by its id in the memory controller's tree (0 = none). Emits its record if that was
     /// not emitted yet. `None` also for a cgroup that was not found, because it was created or removed just now.
     pub(crate) fn owner(&mut self, id: u64, emit: Emit<'_>) -> Option<CgroupId> {
@@ -116,7 +125,6 @@ mod tests {
     use crate::collect::Roots;
     use std::fs;
     use std::os::unix::fs::MetadataExt as _;
-    use std::path::Path;
 
     fn inode(dir: &Path) -> u64 {
         dir.metadata().unwrap().ino()
@@ -146,6 +154,10 @@ mod tests {
         };
         let batch = cgroups.owner(at("memory/jobs/batch"), &mut emit).unwrap();
         assert_eq!(batch.0, at("cpu/jobs/batch"));
+        assert_eq!(
+            cgroups.memory_dir(at("memory/jobs/batch")),
+            Some(sys.join("fs/cgroup/memory/jobs/batch"))
+        );
         let alone = cgroups.owner(at("memory/alone"), &mut emit).unwrap();
         assert_eq!(alone.0, OF_OTHER_TREE | at("memory/alone"));
         assert_eq!(cgroups.owner(at("memory/alone"), &mut emit), Some(alone));

@@ -25,8 +25,8 @@ use deburr_bpf::sched::plan::{
     Needs, Plan, ThrottleClock, has_task_iterator, lacks_for_sleeps, plan, throttles_threads,
 };
 use deburr_bpf::sched::{
-    Blame, Clock, HostTotals, SchedProbe, State as Ledger, ThreadDelta, ThreadScan, Timeline,
-    UnseenProcess, Waiting,
+    Blame, Clock, HostTotals, SchedProbe, State as Ledger, ThreadDelta, ThreadMaps, ThreadScan,
+    Timeline, UnseenProcess, Waiting,
 };
 use deburr_core::recording::{CgroupVersion, Coverage, LoadBin, Record, Source, State, TargetSpec};
 use deburr_core::text::name::decode;
@@ -212,6 +212,11 @@ impl SchedCollector {
             bin_start_ns: 0,
             first_look_ns: 0,
         })
+    }
+
+    /// The tables of the probe's threads, for the reclaim probe.
+    pub(crate) fn thread_maps(&self) -> Option<ThreadMaps> {
+        self.probe.thread_maps()
     }
 
     fn start(&mut self, cx: &mut Context, emit: Emit<'_>) -> Result<(), String> {

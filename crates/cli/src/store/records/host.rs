@@ -8,9 +8,7 @@ use crate::store::table::{Presence, Row, Table, tables};
 #[cfg(test)]
 use crate::store::tests::{Documented, Field};
 use deburr_core::recording::{
-    BlameTick, Cgroup, CgroupReading, Coverage, CpuReading, CpuTimeReading, Event, HostFacts,
-    IdleTick, LoadBin, LongWait, Meta, NamedThreads, ObserverTick, Process, ProcessTick,
-    PsiReading, Record, RuntimeReading, SchedstatTick, SleepTick, ThreadLedger, WaitBin,
+    BlameTick, Cgroup, CgroupReading, Coverage, CpuReading, CpuTimeReading, Event, HostFacts, IdleTick, LoadBin, LongWait, MemoryReading, Meta, NamedThreads, ObserverTick, Process, ProcessTick, PsiReading, ReclaimTick, Record, RuntimeReading, SchedstatTick, SleepTick, ThreadLedger, WaitBin,
 };
 use std::convert::identity;
 
@@ -57,7 +55,7 @@ tables! {
         /// since when
         t_ns,
         /// `sched`, `timeline`, `schedstat`, `cgroup_cpu`, `proc_stat`, `psi`, `block`, `writeback`, `diskstats`,
-        /// `settings`, `runtime`, `cpu_check`, `syscalls` or `observer`
+        /// `settings`, `runtime`, `cpu_check`, `syscalls`, `reclaim` or `observer`
         source,
         /// `state`: `active`, `partial` or `missing`
         /// `reason`: what is missing and why; NULL if `active`
@@ -256,6 +254,55 @@ tables! {
         looked_at,
         /// the longest of them
         longest_ns,
+    }
+    /// Time in which the threads of a process freed memory before they got some (BPF reclaim probe): at the limit of a memory
+    /// cgroup, for the host, or to get a large page. Counted when it ends; in the last tick also what is under way. A recording
+    /// of version 2 may lack the table, which was added later.
+    "reclaim" over tick, since 2, Presence::Added => Reclaim(ReclaimTick) {
+        /// the process; 4294967295 = many small processes together
+        proc,
+        /// 1 = it is a thread of the kernel, which nobody waits for
+        kernel,
+        /// `limit` (of a memory cgroup), `direct` (reclaim for the host) or `compaction`
+        kind,
+        /// cgroup whose limit binds; NULL = there is none, or it is not known
+        cgroup,
+        /// which limit of it: `max` (`memory.max`, `memory.limit_in_bytes`) or `high` (`memory.high`)
+        bound,
+        /// that limit, when the last of these began
+        limit_bytes,
+        /// usage of that cgroup at the same time
+        usage_bytes,
+        /// time from begin to end, on a CPU or not
+        ns,
+        /// the part of `ns` of which the next two are known
+        known_ns,
+        /// the part of it that is `mem_stall_ns` in `process_tick`
+        memory_ns,
+        /// the part of it that is not time on a CPU, with `memory_ns`
+        off_cpu_ns,
+        /// how often
+        count,
+        /// the longest
+        longest_ns,
+        /// pages that were freed; compaction frees none
+        pages,
+    }
+    /// The kernel's counters of memory, cumulative: of the host, and of cgroups whose limit made threads reclaim. NULL = the
+    /// kernel does not report it. A recording of version 2 may lack the table, which was added later.
+    "memory_reading", since 2, Presence::Added => Memory(MemoryReading) {
+        /// when
+        t_ns,
+        /// the cgroup, those below it included; NULL = the host
+        cgroup,
+        /// file pages that were dropped a short while ago and came back
+        refaults_file,
+        /// the same for pages that were swapped out
+        refaults_anon,
+        /// free memory of the host at that time
+        free_bytes,
+        /// free memory below which the kernel begins to reclaim in the background: the sum of its zones' low watermarks
+        low_bytes,
     }
     /// Which CPUs idled while a process waited (BPF timeline).
     "idle" over tick => Idle(IdleTick) {

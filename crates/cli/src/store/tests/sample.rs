@@ -3,10 +3,7 @@
 
 use super::super::table;
 use deburr_core::recording::{
-    Awaited, CgroupId, CgroupVersion, Confidence, Container, Culprit, DevId, DeviceBin, Did,
-    EventKind, FileClass, FileId, FileState, IdleCpu, IoCulprit, IoOp, IoPurpose, Mix, Parallelism,
-    ProcId, PsiResource, Record, RuntimeKind, SchedPolicy, Scheduling, SeenQuota, SleepState,
-    Slept, SleptOn, Source, StallKind, State, TargetSpec, WAIT_BUCKETS, WaitHist, WokenBy,
+    Awaited, CgroupId, CgroupVersion, Confidence, Container, Culprit, DevId, DeviceBin, Did, EventKind, FileClass, FileId, FileState, IdleCpu, IoCulprit, IoOp, IoPurpose, MemoryBound, Mix, Parallelism, ProcId, PsiResource, ReclaimKind, Record, RuntimeKind, SchedPolicy, Scheduling, SeenQuota, SleepState, Slept, SleptOn, Source, StallKind, State, TargetSpec, WAIT_BUCKETS, WaitHist, WokenBy,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestRng;
@@ -174,6 +171,8 @@ one_of! {
         Self::Proc, Self::Sys, Self::Debug, Self::Cgroup,
         Self::Fuse, Self::Nameless, Self::Ordinary, Self::Unknown;
     Culprit: Self::Process(any(rng)), Self::Migrated, Self::NotSampled, Self::Throttled;
+    ReclaimKind: Self::Limit, Self::Direct, Self::Compaction;
+    MemoryBound: Self::Max, Self::High;
     SleepState: Self::Asleep, Self::BlockIo, Self::Memory, Self::Uninterruptible;
     SleptOn:
         Self::NotKnown, Self::Pipe, Self::Character, Self::Others,

@@ -6,6 +6,7 @@ mod amounts;
 mod block;
 mod cpu_check;
 mod of_target;
+mod reclaim;
 mod references;
 mod syscalls;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use amounts::Amounts;
 use block::Block;
 use cpu_check::CpuCheck;
 use of_target::OfTarget;
+use reclaim::Reclaims;
 use references::References;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -84,6 +86,7 @@ pub struct Checker {
     block: Block,
     cpu_check: CpuCheck,
     of_target: OfTarget,
+    reclaims: Reclaims,
     references: References,
 }
 
@@ -108,6 +111,7 @@ impl Checker {
         self.last_ns = self.last_ns.max(t1_ns);
         self.amounts.push(record, &mut self.faults);
         self.of_target.push(record, &mut self.faults);
+        self.reclaims.push(record, &mut self.faults);
         if let Record::Block(record) = record {
             self.block.push(record, &mut self.faults);
         }

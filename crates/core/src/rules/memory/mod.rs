@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! MEM: time lost because memory is short.
 
-mod memory_stall;
+mod cgroup_limit_reclaim;
+mod direct_reclaim;
+mod losses;
+mod refault;
 
 use super::Rule;
 
 /// The rules of this area, by code.
-pub(super) const RULES: &[&Rule] = &[&memory_stall::RULE];
+pub(super) const RULES: &[&Rule] =
+    &[&cgroup_limit_reclaim::RULE, &direct_reclaim::RULE, &refault::RULE];

@@ -120,6 +120,30 @@ const KNOWN: &[LossCounter] = &[
         meaning: "threads whose place among the watched ones another one had: on what they slept is not known",
     },
     LossCounter {
+        name: "reclaim_sums_full",
+        area: "reclaim",
+        of: Whole::Switches,
+        meaning: "times that a thread freed memory which the table of sums had no place for: they are missing",
+    },
+    LossCounter {
+        name: "reclaim_tasks_collide",
+        area: "reclaim",
+        of: Whole::Switches,
+        meaning: "times that a thread freed memory whose begin was overwritten by another thread: they are missing",
+    },
+    LossCounter {
+        name: "reclaim_begin_unseen",
+        area: "reclaim",
+        of: Whole::Switches,
+        meaning: "times that a thread freed memory whose begin was not seen: they are missing",
+    },
+    LossCounter {
+        name: "reclaim_nested",
+        area: "reclaim",
+        of: Whole::Switches,
+        meaning: "events of reclaim that came while the same program ran on that CPU",
+    },
+    LossCounter {
         name: ObserverTick::BEATS_MISSED,
         area: "observer",
         of: Whole::Beats,

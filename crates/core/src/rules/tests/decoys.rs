@@ -9,7 +9,7 @@ use crate::recording::{
 use crate::render::{TextStyle, text};
 use crate::testkit::{MS, ProcessActivity, S, Scene};
 
-fn finding<'r>(report: &'r Report, code: &str) -> &'r Finding {
+pub(super) fn finding<'r>(report: &'r Report, code: &str) -> &'r Finding {
     let found = report.findings.iter().find(|finding| finding.code == code);
     found.unwrap_or_else(|| panic!("{code} is not among {:?}", codes(report)))
 }
@@ -202,7 +202,7 @@ fn first_reads_wait_for_the_disk_and_not_for_memory() {
                 ..ProcessActivity::default()
             },
         );
-        codes(&judged(&scene)).contains(&"MEM001")
+        codes(&judged(&scene)).contains(&"MEM003")
     };
     assert!(waiting(0, 4 * S));
     assert!(!waiting(4 * S, 0));
@@ -223,7 +223,7 @@ fn who_else_waits_for_memory_is_evidence_and_no_cause() {
             );
         }
         let report = judged(&scene);
-        let found = finding(&report, "MEM001");
+        let found = finding(&report, "MEM003");
         assert!(found.causes.is_empty());
         let line = found.evidence.iter().find(|line| line.name == "others who wait").unwrap();
         line.note.clone().unwrap()

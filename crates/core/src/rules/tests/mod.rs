@@ -10,6 +10,7 @@ mod decoys;
 mod disks;
 mod fixtures;
 mod hosts;
+mod memory;
 mod pages;
 mod policies;
 mod promises;

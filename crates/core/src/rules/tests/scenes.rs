@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The smallest recordings that make each rule answer, kept as `fixtures/rules/CODE/KIND.jsonl`.
 
-use super::{disks, runtimes, syscalls, waiting};
+use super::{disks, memory, runtimes, syscalls, waiting};
 use crate::recording::{
     Container, CpuTimeReading, Culprit, IdleCpu, IdleTick, LongWait, ObserverTick, ProcId, Record,
     Source,
@@ -44,9 +44,12 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
         ("CPU002", "quiet") => Machine::even(4).checked(),
         ("CPU002", "nodata") => healthy(),
         ("CPU005", kind) => kernel_share(kind)?,
-        ("MEM001", "fires") => short_memory(),
-        ("MEM001", "quiet") => healthy(),
-        ("MEM001", "nodata") => no_bpf(),
+        ("MEM001", "fires") => memory::at_limit(),
+        ("MEM002", "fires") => memory::full_host(),
+        ("MEM001" | "MEM002", "nodata") => memory::blind(),
+        ("MEM003", "fires") => short_memory(),
+        ("MEM003", "nodata") => no_bpf(),
+        ("MEM001" | "MEM002" | "MEM003", "quiet") => healthy(),
         ("OBS001", "fires") => losses(),
         ("OBS002", "fires") => Scene::new(4, 2 * S),
         ("OBS002", "quiet") => Scene::new(4, 10 * S),
@@ -179,6 +182,7 @@ fn kernel_share(kind: &str) -> Option<Scene> {
 /// Two services that rarely compete, one with a quota that it never uses up.
 pub(super) fn healthy() -> Scene {
     let mut scene = Scene::new(4, 10 * S);
+    scene.sees_reclaim();
     scene.cgroup("/", None, None);
     let web = scene.cgroup("/web", Some(200_000), None);
     let web_process = scene.process("nginx", Some(web));

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! MEM003: threads wait for pages that were in memory a short while ago.
+
+use super::losses::{self, MemoryLoss, Victim, reclaimed};
+use crate::finding::{Area, Evidence, Finding, Fix, Question, Unit};
+use crate::recording::{MemoryBound, PsiResource, Source};
+use crate::rules::confidence::Confidence;
+use crate::rules::words::{self, evidence, group_name};
+use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
+use crate::text::units;
+use crate::view::{Group, MemoryCounters, PsiView, Usage, View};
+use std::collections::BTreeSet;
+
+/// Of the victim's waiting for memory: another group that waits less says nothing about the host.
+const OTHERS_SHARE: f64 = 0.05;
+const PAGE_WAIT: Limit = Limit {
+    name: "page_wait",
+    value: 100.0,
+    unit: "ms of waiting for each page that came back",
+    why: "no disk takes longer on average: then the threads waited for something else",
+};
+
+pub(in crate::rules) static RULE: Rule = Rule {
+    code: "MEM003",
+    area: Area::Memory,
+    question: Question::Memory,
+    name: "refault",
+    summary: "threads wait for pages that were in memory a short while ago",
+    any_of: &[Source::Sched],
+    helps: &[Source::Reclaim, Source::Psi],
+    limits: &[&[PAGE_WAIT], &severity::LOSS_LIMITS],
+    status: Status::Preview("0.1"),
+    doc: include_str!("refault.md"),
+    file: file!(),
+    check: Check::Recording(check),
+};
+
+fn check(view: &View) -> Verdict {
+    let groups = view.groups();
+    let lost = |group: &Group<'_>, usage: &Usage| loss(view, group, usage);
+    let said = ("waited for memory", "no thread waited for memory but to free some itself");
+    match losses::victims(view, groups.list(), lost, said) {
+        Ok(victims) => Verdict::Fired(victims.iter().map(|it| finding(view, it)).collect()),
+        Err(quiet) => quiet,
+    }
+}
+
+fn loss(view: &View, group: &Group<'_>, usage: &Usage) -> MemoryLoss {
+    let told_ns = reclaimed(view, group, |_| true).memory_ns;
+    MemoryLoss::of(view, usage, usage.states.mem_stall_ns.saturating_sub(told_ns))
+}
+
+/// What the threads waited for, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// For so many pages that came back, in its cgroups or in the whole host.
+    Refaults {
+        pages: u64,
+        own: bool,
+    },
+    /// The kernel made them pause, for their cgroup is above its `memory.high`.
+    AboveHigh,
+    NotKnown,
+}
+
+fn why(view: &View, group: &Group<'_>, ns: u64) -> Why {
+    if !view.covers(Source::Reclaim) {
+        return Why::NotKnown;
+    }
+    let keys = || group.members.iter().flat_map(|(id, _)| view.reclaim().of(*id));
+    let cgroups: BTreeSet<_> = keys().filter_map(|(key, _)| key.cgroup).collect();
+    let counted = |cgroup| view.reclaim().counters(cgroup).and_then(MemoryCounters::refaults);
+    // Where a limit of its own binds, its own pages come back. The host's are those of anybody.
+    let own = cgroups.into_iter().filter_map(|id| counted(Some(id))).reduce(u64::saturating_add);
+    let pages = own.or_else(|| counted(None)).unwrap_or(0);
+    if pages as f64 * PAGE_WAIT.value * 1e6 >= ns as f64 {
+        return Why::Refaults { pages, own: own.is_some() };
+    }
+    let high = keys().any(|(key, _)| key.bound == Some(MemoryBound::High));
+    if high { Why::AboveHigh } else { Why::NotKnown }
+}
+
+fn finding(view: &View, victim: &Victim<'_, '_>) -> Finding {
+    let Victim { severity, loss, group, usage } = victim;
+    let wait = words::verb(group, "waits", "wait");
+    let why = why(view, group, loss.ns);
+    let confidence = Confidence::of(view);
+    let mut lines = lines(view, loss, group, usage, why);
+    lines.push(confidence.evidence(view));
+    let for_what = match why {
+        Why::Refaults { .. } => "for pages that were in memory a short while ago",
+        Why::AboveHigh => "because its cgroup is above `memory.high`",
+        Why::NotKnown => "because memory is short",
+    };
+    Finding {
+        title: format!(
+            "{} {wait} {} {for_what}",
+            group_name(group),
+            words::of_every_second(loss.ns_per_s)
+        ),
+        victim: words::group_entity(view, group),
+        cost: loss.cost(),
+        evidence: lines,
+        fix: fixes(),
+        confirm: Some(words::look_again(
+            group,
+            "with more memory, or with less use of it, the waiting for memory falls".into(),
+        )),
+        ..RULE.finding(*severity, confidence.value())
+    }
+}
+
+fn lines(
+    view: &View,
+    loss: &MemoryLoss,
+    group: &Group<'_>,
+    usage: &Usage,
+    why: Why,
+) -> Vec<Evidence> {
+    let label = Source::Sched.label();
+    let of_wall = units::share(loss.ns as f64 / usage.wall_ns.max(1) as f64);
+    let reclaimed = reclaimed(view, group, |_| true);
+    let note = match view.covers(Source::Reclaim) {
+        true => format!(
+            "{of_wall} of the wall time of its threads, without {} in which they freed memory themselves",
+            units::duration(reclaimed.memory_ns as f64)
+        ),
+        false => {
+            format!("{of_wall} of the wall time of its threads: reclaim, refaults, compaction")
+        }
+    };
+    let mut lines =
+        vec![evidence(view, "waiting for memory", loss.ns as f64, Unit::Ns, label, note)];
+    if let Why::Refaults { pages, own } = why {
+        let (source, of) = match own {
+            true => ("memory.stat", "of the cgroups whose limit made it free memory"),
+            false => ("/proc/vmstat", "of the whole host: not all may be its own"),
+        };
+        let note = format!("{of} (`workingset_refault_*`)");
+        lines.push(evidence(view, "pages that came back", pages as f64, Unit::Count, source, note));
+    }
+    lines.push(others(view, loss, group));
+    if let Some(some) = view.psi(None, PsiResource::Memory).and_then(PsiView::some_share) {
+        let note = "of the wall time in which some thread of the host waited for memory, within \
+                    the limit of a cgroup or not"
+            .to_owned();
+        let label = Source::Psi.label();
+        lines.push(evidence(view, "memory pressure", some, Unit::Ratio, label, note));
+    }
+    lines
+}
+
+/// Who else waits for memory: what tells a limit of one cgroup from a host that is short of memory, but does not prove it.
+fn others(view: &View, loss: &MemoryLoss, group: &Group<'_>) -> Evidence {
+    let groups = view.groups();
+    let waits = |other: &&Group<'_>| {
+        let ns = other.usage.as_ref().map_or(0, |usage| usage.states.mem_stall_ns);
+        !std::ptr::eq(*other, group)
+            && other.comm != group.comm
+            && ns as f64 >= OTHERS_SHARE * loss.ns as f64
+    };
+    let others: Vec<&Group<'_>> = groups.list().iter().filter(waits).collect();
+    let elsewhere: BTreeSet<_> = others
+        .iter()
+        .filter(|other| other.cgroup != group.cgroup)
+        .map(|other| other.cgroup)
+        .collect();
+    let note = match elsewhere.len() as u64 {
+        0 => "no process outside its cgroup waits for memory: a limit of that cgroup is more likely than a host that is \
+              short of memory"
+            .to_owned(),
+        n => format!(
+            "so do processes in {}: a host that is short of memory is more likely than a limit of one cgroup",
+            units::counted(n, "other cgroup", "other cgroups")
+        ),
+    };
+    let label = Source::Sched.label();
+    evidence(view, "others who wait", others.len() as f64, Unit::Count, label, note)
+}
+
+fn fixes() -> Vec<Fix> {
+    let fix = |action: &str, risk: &str| Fix {
+        action: action.into(),
+        command: None,
+        risk: Some(risk.into()),
+        expect: None,
+    };
+    vec![
+        fix(
+            "see whether a limit of its cgroup is what binds (`memory.events`: `high` and `max` grow; cgroup v1: \
+             `memory.failcnt`), and raise it (`memory.high`, `memory.max`)",
+            "the memory that it gets is taken from the host's other processes",
+        ),
+        fix(
+            "where the host itself is short of memory, run less on it, or give it more",
+            "swap only helps where much of what is in memory is not used",
+        ),
+        fix(
+            "have the application keep less in memory: smaller caches, fewer processes",
+            "what is no longer kept must be computed or read again",
+        ),
+    ]
+}
