@@ -2,8 +2,9 @@
 //! Opens the collectors of a session. Where the BPF scheduler probe is missing, `/proc/PID/schedstat` stands in.
 
 use crate::collect::{
-    BlockCollector, CgroupCollector, Collector, Context, CpuTimeCollector, DiskstatsCollector, ProcStatCollector, PsiCollector, ReclaimCollector, RuntimeCollector, SchedCollector, SchedstatCollector,
-    SettingsCollector, SyscallCollector, without_writeback,
+    BlockCollector, CgroupCollector, Collector, Context, CpuTimeCollector, DiskstatsCollector,
+    ProcStatCollector, PsiCollector, ReclaimCollector, RuntimeCollector, SchedCollector,
+    SchedstatCollector, SettingsCollector, SyscallCollector, without_writeback,
 };
 use crate::failure::{Exit, Failure};
 use deburr_core::recording::{Source, State};

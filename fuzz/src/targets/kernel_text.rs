@@ -3,8 +3,8 @@
 
 use crate::judged::visible;
 use deburr_core::procfs::{
-    cgroup_cpu, container, cpu_list, diskstats, fdinfo, maps, memory, modules, mountinfo, net_tcp, pid,
-    pid_cgroup, pressure, schedstat, stat,
+    cgroup_cpu, container, cpu_list, diskstats, fdinfo, maps, memory, modules, mountinfo, net_tcp,
+    pid, pid_cgroup, pressure, schedstat, stat,
 };
 use deburr_core::render;
 use deburr_core::text::name;

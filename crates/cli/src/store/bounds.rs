@@ -49,8 +49,8 @@ pub(super) fn most_rows(table: &str) -> u64 {
         "tick" | "load_bin" => 2_000_000,
         "process_tick" | "wait_bin" | "sleep" | "reclaim" | "memory_reading" | "blame"
         | "long_wait" | "schedstat" | "io_tick" | "io_wait" | "io_blame" | "idle"
-        | "device_tick" | "request_bin" | "cgroup_reading" | "psi_reading" | "cpu_reading" | "cpu_time"
-        | "disk_reading" | "named_threads" => 100_000_000,
+        | "device_tick" | "request_bin" | "cgroup_reading" | "psi_reading" | "cpu_reading"
+        | "cpu_time" | "disk_reading" | "named_threads" => 100_000_000,
         _ => 1_000_000,
     }
 }

@@ -3,8 +3,8 @@
 //! text.
 
 use super::{
-    cgroup_cpu, container, cpu_list, diskstats, maps, memory, modules, mountinfo, net_tcp, pid, pid_cgroup,
-    pressure, schedstat, stat,
+    cgroup_cpu, container, cpu_list, diskstats, maps, memory, modules, mountinfo, net_tcp, pid,
+    pid_cgroup, pressure, schedstat, stat,
 };
 use proptest::prelude::*;
 

@@ -8,7 +8,10 @@ use crate::store::table::{Presence, Row, Table, tables};
 #[cfg(test)]
 use crate::store::tests::{Documented, Field};
 use deburr_core::recording::{
-    BlameTick, Cgroup, CgroupReading, Coverage, CpuReading, CpuTimeReading, Event, HostFacts, IdleTick, LoadBin, LongWait, MemoryReading, Meta, NamedThreads, ObserverTick, Process, ProcessTick, PsiReading, ReclaimTick, Record, RuntimeReading, SchedstatTick, SleepTick, ThreadLedger, WaitBin,
+    BlameTick, Cgroup, CgroupReading, Coverage, CpuReading, CpuTimeReading, Event, HostFacts,
+    IdleTick, LoadBin, LongWait, MemoryReading, Meta, NamedThreads, ObserverTick, Process,
+    ProcessTick, PsiReading, ReclaimTick, Record, RuntimeReading, SchedstatTick, SleepTick,
+    ThreadLedger, WaitBin,
 };
 use std::convert::identity;
 

@@ -3,7 +3,11 @@
 
 use super::super::table;
 use deburr_core::recording::{
-    Awaited, CgroupId, CgroupVersion, Confidence, Container, Culprit, DevId, DeviceBin, Did, EventKind, FileClass, FileId, FileState, IdleCpu, IoCulprit, IoOp, IoPurpose, MemoryBound, Mix, Parallelism, ProcId, PsiResource, ReclaimKind, Record, RuntimeKind, SchedPolicy, Scheduling, SeenQuota, SleepState, Slept, SleptOn, Source, StallKind, State, TargetSpec, WAIT_BUCKETS, WaitHist, WokenBy,
+    Awaited, CgroupId, CgroupVersion, Confidence, Container, Culprit, DevId, DeviceBin, Did,
+    EventKind, FileClass, FileId, FileState, IdleCpu, IoCulprit, IoOp, IoPurpose, MemoryBound, Mix,
+    Parallelism, ProcId, PsiResource, ReclaimKind, Record, RuntimeKind, SchedPolicy, Scheduling,
+    SeenQuota, SleepState, Slept, SleptOn, Source, StallKind, State, TargetSpec, WAIT_BUCKETS,
+    WaitHist, WokenBy,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestRng;
