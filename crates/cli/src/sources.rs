@@ -2,9 +2,9 @@
 //! Opens the collectors of a session. Where the BPF scheduler probe is missing, `/proc/PID/schedstat` stands in.
 
 use crate::collect::{
-    BlockCollector, CgroupCollector, Collector, Context, DiskstatsCollector, ProcStatCollector,
-    PsiCollector, RuntimeCollector, SchedCollector, SchedstatCollector, SettingsCollector,
-    SyscallCollector, without_writeback,
+    BlockCollector, CgroupCollector, Collector, Context, DiskstatsCollector, NetCollector,
+    ProcStatCollector, PsiCollector, RuntimeCollector, SchedCollector, SchedstatCollector,
+    SettingsCollector, SyscallCollector, without_writeback,
 };
 use crate::failure::{Exit, Failure};
 use deburr_core::recording::{Source, State};
@@ -64,6 +64,7 @@ pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
             missing.push((Source::Block, state));
         }
     }
+    running.push(Running::new(&[Source::Tcp, Source::Sockets], NetCollector::open(cx)));
     if cx.asked.syscalls {
         match SyscallCollector::open(cx) {
             Ok(calls) => running.push(Running::new(&[Source::Syscalls], calls)),

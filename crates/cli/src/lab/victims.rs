@@ -2,6 +2,7 @@
 //! What suffers in a scenario: the kinds of victims, one per file, and how a scenario file chooses one.
 
 use super::io::BrokerSpec;
+use super::network::NetworkSpec;
 use super::reader::ReaderSpec;
 use super::scenario::{check_cgroup, check_cpus};
 use super::service::{Periods, ServiceSpec};
@@ -34,6 +35,8 @@ pub(crate) struct VictimSpec {
     service: Option<ServiceSpec>,
     /// Or a process that reads a file of the lab.
     reader: Option<ReaderSpec>,
+    /// Or a process that sends or receives over the network.
+    network: Option<NetworkSpec>,
 }
 
 impl VictimSpec {
@@ -45,13 +48,14 @@ impl VictimSpec {
             ("broker", self.broker.is_some()),
             ("service", self.service.is_some()),
             ("reader", self.reader.is_some()),
+            ("network", self.network.is_some()),
         ];
         let chosen: Vec<&str> = others.iter().filter(|it| it.1).map(|it| it.0).collect();
         if let [key] = *chosen {
             let own_work = (self.threads, self.work_us, self.period_us) != (0, 0, 0);
             ensure!(!own_work, "`victim.{key}` has no `threads`, `work_us` and `period_us`");
         } else if !chosen.is_empty() {
-            bail!("`victim` is a `broker`, a `service` or a `reader`");
+            bail!("`victim` is a `broker`, a `service`, a `reader` or of the `network`");
         }
         self.as_victim().validate(&self.cgroup)
     }
@@ -68,6 +72,8 @@ impl VictimSpec {
             Box::new(service.clone())
         } else if let Some(reader) = &self.reader {
             Box::new(reader.clone())
+        } else if let Some(network) = &self.network {
+            Box::new(network.clone())
         } else {
             let Self { threads, work_us, period_us, .. } = *self;
             Box::new(Demand { threads, work_us, period_us })

@@ -102,6 +102,10 @@ fn add_details(file: &str, connection: &rusqlite::Connection) {
         "request_bin",
         "thread_ledger",
         "sleep",
+        "resent",
+        "datagrams",
+        "netns",
+        "listener",
     ] {
         let sql = "SELECT sql FROM sqlite_master WHERE name = ?";
         let sql: String = now.query_row(sql, [name], |row| row.get(0)).unwrap();
@@ -117,6 +121,15 @@ fn add_details(file: &str, connection: &rusqlite::Connection) {
         let on = serde_json::json!({ "kind": "anonymous", "name": name }).to_string();
         let sql = "INSERT INTO sleep SELECT 2000100 + ?1, min(tick), 1, 'asleep', ?2, ?3, '{\"by\":\"not_yet\"}', 9, 1, 9 FROM tick";
         connection.execute(sql, rusqlite::params![n, name, on]).unwrap();
+        for sql in [
+            "INSERT INTO resent SELECT 2000200 + ?1, min(tick), 1, 7, ?2, ?2, 1, 2, 0, 0, 1, 9, 0, 1, 8, 7, 9, 2, 40, 3 FROM tick",
+            "INSERT INTO datagrams SELECT 2000300 + ?1, min(tick), 1, 7, ?2, nullif(?2, ''), 5, 9, 9, 9 FROM tick",
+            "INSERT INTO listener SELECT 2000400 + ?1, min(tick), 1, 7, ?2, 5, 3, 2, 128 FROM tick",
+        ] {
+            connection.execute(sql, rusqlite::params![n, name]).unwrap();
+        }
+        let sql = "INSERT INTO netns SELECT 2000500 + ?1, min(tick), 7, 5, 1, 2 FROM tick";
+        connection.execute(sql, rusqlite::params![n]).unwrap();
     }
 }
 

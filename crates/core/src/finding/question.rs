@@ -18,6 +18,8 @@ pub enum Question {
     Disk,
     /// Does anybody wait because memory is short?
     Memory,
+    /// Does the network, or a queue of a socket, lose what was sent?
+    Network,
     /// Do system calls cost more than they need to?
     Syscalls,
     /// Does the host's configuration differ from that of hosts like it?
@@ -28,12 +30,13 @@ pub enum Question {
 
 impl Question {
     /// All questions, in the order of reports.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::CpuWait,
         Self::Quota,
         Self::CpuSpeed,
         Self::Disk,
         Self::Memory,
+        Self::Network,
         Self::Syscalls,
         Self::Configuration,
         Self::Observer,

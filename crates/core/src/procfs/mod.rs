@@ -13,6 +13,8 @@ pub mod diskstats;
 pub mod fdinfo;
 pub mod maps;
 pub mod mountinfo;
+pub mod net_counters;
+pub mod net_sockets;
 pub mod net_tcp;
 pub mod pid;
 pub mod pid_cgroup;

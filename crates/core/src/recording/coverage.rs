@@ -36,13 +36,17 @@ pub enum Source {
     CpuCheck,
     /// BPF system call probe: calls, and the files that they operate on.
     Syscalls,
+    /// BPF network probe: what connections of TCP had to send again.
+    Tcp,
+    /// `/proc/PID/net`: what sockets of UDP and listening sockets dropped.
+    Sockets,
     /// The observer's own overhead.
     Observer,
 }
 
 impl Source {
     /// All sources, in the order of reports.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Sched,
         Self::Timeline,
         Self::Schedstat,
@@ -56,6 +60,8 @@ impl Source {
         Self::Runtime,
         Self::CpuCheck,
         Self::Syscalls,
+        Self::Tcp,
+        Self::Sockets,
         Self::Observer,
     ];
 
@@ -68,6 +74,7 @@ impl Source {
             Self::Runtime => 3,
             // An ordinary observation has no coverage of these.
             Self::CpuCheck | Self::Syscalls => 4,
+            Self::Tcp | Self::Sockets => 5,
             _ => 1,
         }
     }
@@ -95,6 +102,8 @@ impl Source {
             Self::Runtime => "/proc/PID/exe and mem",
             Self::CpuCheck => "deburr cpu-check",
             Self::Syscalls => "bpf:syscalls",
+            Self::Tcp => "bpf:tcp",
+            Self::Sockets => "/proc/PID/net",
             Self::Observer => "observer",
         }
     }

@@ -21,6 +21,7 @@ mod entity;
 mod hist;
 mod host_facts;
 mod long_wait;
+mod net;
 mod observed;
 pub mod packed;
 mod runtime;
@@ -46,6 +47,7 @@ pub use entity::{
 pub use hist::{WAIT_BUCKETS, WaitHist, bucket_of, bucket_range_ns};
 pub use host_facts::{HostFacts, MOST_FACT_BYTES};
 pub use long_wait::LongWait;
+pub use net::{DatagramTick, ListenerTick, NetnsTick, ResentTick};
 pub use runtime::{Confidence, NamedThreads, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
 pub use sleep::{SleepState, SleepTick, SleptOn, WokenBy};
 pub use sums::Sums;
@@ -100,6 +102,14 @@ pub enum Record {
     ThreadLedger(Box<ThreadLedger>),
     /// On what threads of the target slept (BPF scheduler probe), each second. Absent when the target is the host.
     Sleep(Box<SleepTick>),
+    /// What a connection of TCP had to send again (BPF network probe), each second.
+    Resent(Box<ResentTick>),
+    /// What a socket of UDP dropped, each second.
+    Datagrams(Box<DatagramTick>),
+    /// Requests for connections in a network namespace, each second.
+    Netns(Box<NetnsTick>),
+    /// A listening socket that dropped requests, each second.
+    Listener(Box<ListenerTick>),
     /// A CPU's line of `/proc/stat`, cumulative, each second.
     Cpu(CpuReading),
     /// A cgroup's `cpu.stat`, cumulative, each second, for cgroups that have a quota or hold the target.
@@ -151,6 +161,10 @@ impl Record {
             Self::WaitBin(it) => &**it,
             Self::ThreadLedger(it) => &**it,
             Self::Sleep(it) => &**it,
+            Self::Resent(it) => &**it,
+            Self::Datagrams(it) => &**it,
+            Self::Netns(it) => &**it,
+            Self::Listener(it) => &**it,
             Self::Cpu(it) => it,
             Self::CgroupCpu(it) => it,
             Self::Psi(it) => it,

@@ -84,6 +84,7 @@ fn name(question: Question) -> &'static str {
         Question::CpuSpeed => "CPU speed",
         Question::Disk => "disk",
         Question::Memory => "memory",
+        Question::Network => "network",
         Question::Syscalls => "syscalls",
         Question::Configuration => "configuration",
         Question::Observer => "observer",

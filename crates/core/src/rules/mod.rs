@@ -17,6 +17,7 @@ mod host;
 mod hosts;
 mod ledger;
 mod memory;
+mod network;
 mod observer;
 mod questions;
 mod remedy;
@@ -117,11 +118,12 @@ pub enum Verdict {
 }
 
 /// The rules of each area; areas in the order of their prefixes, rules by code.
-const AREAS: [&[&Rule]; 7] = [
+const AREAS: [&[&Rule]; 8] = [
     block::RULES,
     cpu::RULES,
     host::RULES,
     memory::RULES,
+    network::RULES,
     observer::RULES,
     sched::RULES,
     syscalls::RULES,

@@ -9,6 +9,7 @@ mod host;
 mod kept;
 mod limits;
 mod longest_wait;
+mod net;
 mod over_time;
 mod plots;
 mod process;
@@ -23,6 +24,7 @@ pub use cpu_check::CpuCheckView;
 pub use host::{CpuTotals, CpuView, Load, ObserverView, PsiView};
 pub use limits::ProcessLimit;
 pub use longest_wait::WholeWait;
+pub use net::{Connection, Connections, Datagrams, Listener, NetKey, NetView, NetnsTotals};
 pub use over_time::{Heat, OverTime};
 pub use plots::{DevicePlot, LoadPlot, Plots, ThreadPlot};
 pub use process::{Delay, Group, GroupCulprit, Groups, Idle, ProcessView, ThreadNameTotals, Usage};
@@ -58,6 +60,7 @@ pub struct View {
     block: BlockView,
     cpu_check: CpuCheckView,
     syscalls: SyscallView,
+    net: NetView,
     observer: ObserverView,
     events: Vec<Event>,
     events_dropped: u64,
@@ -120,6 +123,10 @@ impl Fold {
             // Their sums are in the ticks of the processes.
             Record::WaitBin(_) | Record::ThreadLedger(_) => {}
             Record::Sleep(tick) => view.processes.entry(tick.proc).or_default().sleep(tick),
+            Record::Resent(tick) => view.net.resent(tick),
+            Record::Datagrams(tick) => view.net.datagrams(tick),
+            Record::Netns(tick) => view.net.netns(tick),
+            Record::Listener(tick) => view.net.listener(tick),
             Record::Cpu(reading) => view.cpus.entry(reading.cpu).or_default().push(reading),
             Record::CgroupCpu(reading) => {
                 view.cgroups.entry(reading.cgroup).or_default().reading(reading);
@@ -314,6 +321,12 @@ impl View {
     #[must_use]
     pub fn syscalls(&self) -> &SyscallView {
         &self.syscalls
+    }
+
+    /// What the network lost.
+    #[must_use]
+    pub fn net(&self) -> &NetView {
+        &self.net
     }
 
     /// Overhead of the observer, and data that it lost.

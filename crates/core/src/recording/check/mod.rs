@@ -5,6 +5,7 @@
 mod amounts;
 mod block;
 mod cpu_check;
+mod net;
 mod of_target;
 mod references;
 mod syscalls;
@@ -117,6 +118,7 @@ impl Checker {
         if let Record::Syscalls(record) = record {
             syscalls::check(record, &mut self.faults);
         }
+        net::check(record, &mut self.faults);
         self.references.push(record, &mut self.faults);
     }
 

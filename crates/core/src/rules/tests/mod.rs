@@ -10,6 +10,7 @@ mod decoys;
 mod disks;
 mod fixtures;
 mod hosts;
+mod network;
 mod pages;
 mod policies;
 mod promises;

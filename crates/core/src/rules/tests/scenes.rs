@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The smallest recordings that make each rule answer, kept as `fixtures/rules/CODE/KIND.jsonl`.
 
-use super::{disks, runtimes, syscalls};
+use super::{disks, network, runtimes, syscalls};
 use crate::recording::{
     Container, Culprit, IdleCpu, IdleTick, LongWait, ObserverTick, ProcId, Record, Source,
 };
@@ -55,6 +55,7 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
             scene.without(Source::Observer, "no reading of `/proc/self/stat`", "");
             scene
         }
+        ("NET001" | "NET002" | "NET003", kind) => network::scene(code, kind)?,
         ("SCH004", kind) => runtimes::scene(kind)?,
         ("SYS001" | "SYS002", kind) => syscalls::scene(code, kind)?,
         _ => return disks::scene(code, kind),
@@ -153,6 +154,7 @@ pub(super) fn short_memory() -> Scene {
 /// Two services that rarely compete, one with a quota that it never uses up.
 pub(super) fn healthy() -> Scene {
     let mut scene = Scene::new(4, 10 * S);
+    network::covered(&mut scene);
     scene.cgroup("/", None, None);
     let web = scene.cgroup("/web", Some(200_000), None);
     let web_process = scene.process("nginx", Some(web));
