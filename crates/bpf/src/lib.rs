@@ -9,6 +9,7 @@
 //! - [`block`]: the block probe: every transfer, its submitter, file, reason and duration.
 //! - [`writeback`]: the writeback probe: why there was something to write, and what was delayed by it.
 //! - [`reclaim`]: the reclaim probe: how long threads free memory before they get some, and whose limit makes them.
+//! - [`net`]: the network probe: which connections of TCP had to send again, and why.
 //! - [`syscalls`]: the system call probe: what the system calls of chosen threads cost, by call and by file.
 //! - [`empty`]: programs that do nothing, as the baseline for overhead measurements.
 //!
@@ -21,6 +22,7 @@ pub mod empty;
 pub mod facts;
 mod log;
 mod mapped;
+pub mod net;
 mod object;
 pub mod reclaim;
 pub mod sched;

@@ -20,6 +20,10 @@ pub(crate) mod writeback {
     include!(concat!(env!("OUT_DIR"), "/writeback.skel.rs"));
 }
 
+pub(crate) mod net {
+    include!(concat!(env!("OUT_DIR"), "/net.skel.rs"));
+}
+
 pub(crate) mod syscalls {
     include!(concat!(env!("OUT_DIR"), "/syscalls.skel.rs"));
 }

@@ -3,8 +3,8 @@
 
 use crate::collect::{
     BlockCollector, CgroupCollector, Collector, Context, CpuTimeCollector, DiskstatsCollector,
-    ProcStatCollector, PsiCollector, ReclaimCollector, RuntimeCollector, SchedCollector,
-    SchedstatCollector, SettingsCollector, SyscallCollector, without_writeback,
+    NetCollector, ProcStatCollector, PsiCollector, ReclaimCollector, RuntimeCollector,
+    SchedCollector, SchedstatCollector, SettingsCollector, SyscallCollector, without_writeback,
 };
 use crate::failure::{Exit, Failure};
 use deburr_core::recording::{Source, State};
@@ -71,6 +71,7 @@ pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
             missing.push((Source::Block, state));
         }
     }
+    running.push(Running::new(&[Source::Tcp, Source::Sockets], NetCollector::open(cx)));
     if cx.asked.syscalls {
         match SyscallCollector::open(cx) {
             Ok(calls) => running.push(Running::new(&[Source::Syscalls], calls)),

@@ -8,9 +8,11 @@
 //! - [`lock`]: a part of a file, locked together with other readers (`F_OFD_SETLK`).
 //! - [`memory`]: an allocator that ends the process with a message if there is no memory.
 //! - [`mutex`]: a mutex of the C library (`pthread_mutex_lock`).
+//! - [`namespace`]: a network namespace of a process's own (`unshare`).
 //! - [`realtime`]: precedence over ordinary tasks (`sched_setscheduler`).
 //! - [`scheduling`]: the policy of any thread (`sched_getscheduler`).
 //! - [`signal`]: whether a signal is ignored (`sigaction`).
+//! - [`socket`]: what the kernel tells of a socket of any process (`getsockopt`).
 //! - [`spin`]: work that keeps one unit of a core busy, instruction by instruction.
 
 pub mod child;
@@ -20,7 +22,9 @@ pub mod hold;
 pub mod lock;
 pub mod memory;
 pub mod mutex;
+pub mod namespace;
 pub mod realtime;
 pub mod scheduling;
 pub mod signal;
+pub mod socket;
 pub mod spin;

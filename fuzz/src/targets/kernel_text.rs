@@ -3,8 +3,8 @@
 
 use crate::judged::visible;
 use deburr_core::procfs::{
-    cgroup_cpu, container, cpu_list, diskstats, fdinfo, maps, memory, modules, mountinfo, net_tcp,
-    pid, pid_cgroup, pressure, schedstat, stat,
+    cgroup_cpu, container, cpu_list, diskstats, fdinfo, maps, memory, modules, mountinfo,
+    net_counters, net_sockets, net_tcp, pid, pid_cgroup, pressure, schedstat, stat,
 };
 use deburr_core::render;
 use deburr_core::text::name;
@@ -57,6 +57,8 @@ pub(crate) fn process(data: &[u8]) -> bool {
     assert!(status.cpus_allowed.is_none_or(|cpus| cpus.len() <= MOST_CPUS));
     let _ = schedstat::parse(data);
     assert!(net_tcp::listening(data).len() <= lines(data));
+    assert!(net_sockets::sockets(data).count() <= lines(data));
+    let _ = net_counters::counter(data, "TcpExt:", "ListenDrops");
     let _ = fdinfo::mount_id(data);
     let _ = memory::counter(data, "low");
     let _ = memory::low_watermark_pages(data);

@@ -13,13 +13,28 @@ struct in6_addr {
 	} in6_u;
 };
 
+struct ns_common {
+	unsigned int inum;
+};
+
+struct net {
+	struct ns_common ns;
+};
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
 struct sock_common {
 	__u32 skc_daddr;
+	__u32 skc_rcv_saddr;
 	__u16 skc_dport;
 	__u16 skc_num;
 	__u16 skc_family;
 	__u8 skc_state;
+	possible_net_t skc_net;
 	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
 };
 
 struct upid {
@@ -34,10 +49,33 @@ struct sock {
 	struct sock_common __sk_common;
 	__u16 sk_type;
 	struct pid *sk_peer_pid;
+	struct socket *sk_socket;
+};
+
+/* --- TCP --- */
+
+struct inet_connection_sock {
+	__u32 icsk_rto;
+	__u8 icsk_retransmits;
+	__u8 icsk_pending;
 };
 
 struct tcp_sock {
+	__u32 data_segs_out;
+	__u32 snd_nxt;
+	__u32 srtt_us;
+	__u32 total_retrans;
 	__u32 write_seq; /* number of the next byte that its process sends */
+};
+
+struct sk_buff {
+	char cb[48];
+};
+
+/* What TCP keeps in sk_buff.cb. */
+struct tcp_skb_cb {
+	__u32 seq;
+	__u16 tcp_gso_segs;
 };
 
 struct unix_address;
@@ -48,6 +86,11 @@ struct unix_sock {
 
 struct socket {
 	struct sock *sk;
+};
+
+struct socket_alloc {
+	struct socket socket;
+	struct inode vfs_inode;
 };
 
 struct list_head {

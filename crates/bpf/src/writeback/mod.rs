@@ -129,7 +129,7 @@ impl WritebackProbe {
 }
 
 /// The kernel's tick in nanoseconds: the resolution of its coarse clocks.
-fn ns_per_jiffy() -> u64 {
+pub(crate) fn ns_per_jiffy() -> u64 {
     let mut tick = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a valid timespec; the clock exists since 2.6.32.
     unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut tick) };

@@ -15,6 +15,7 @@ mod diskstats;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod kept;
+mod net;
 mod proc_stat;
 mod processes;
 mod psi;
@@ -34,6 +35,7 @@ pub(crate) use cgroups::{
 pub(crate) use cpu_time::CpuTimeCollector;
 pub(crate) use devices::Devices;
 pub(crate) use diskstats::DiskstatsCollector;
+pub(crate) use net::NetCollector;
 pub(crate) use proc_stat::ProcStatCollector;
 pub(crate) use processes::{ObservedProcess, Processes, has_ended, living_thread, read_stat};
 pub(crate) use psi::PsiCollector;

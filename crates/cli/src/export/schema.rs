@@ -165,7 +165,8 @@ const FACTS: [&str; 13] = [
 const CUMULATIVE: [&str; 5] =
     ["cpu_reading", "cgroup_reading", "psi_reading", "disk_reading", "memory_reading"];
 /// Columns that say whom or what a row is about.
-const IDENTITIES: [&str; 21] = [
+const IDENTITIES: [&str; 22] = [
+    "netns",
     "seq",
     "proc",
     "pid",
@@ -204,7 +205,23 @@ const FLAGS: [&str; 12] = [
     "cores_told",
 ];
 /// Columns that count things.
-const COUNTS: [&str; 42] = [
+const COUNTS: [&str; 58] = [
+    "connections",
+    "times",
+    "dropped_here",
+    "requests",
+    "timeouts",
+    "probes",
+    "recoveries",
+    "segments",
+    "data_segments",
+    "total_segments",
+    "drops",
+    "opened",
+    "overflows",
+    "waiting",
+    "most_waiting",
+    "somaxconn",
     "threads",
     "looked_at",
     "switches",
@@ -252,7 +269,18 @@ const COUNTS: [&str; 42] = [
 const PLAIN: [&str; 2] = ["nice", "weight"];
 
 /// Columns that hold something else than the other numbers of their table.
-pub(super) const OTHERWISE: [(&str, &str, Holds); 24] = [
+pub(super) const OTHERWISE: [(&str, &str, Holds); 35] = [
+    ("resent", "connections", Holds::Level),
+    ("resent", "srtt_ns", Holds::Level),
+    ("resent", "rto_ns", Holds::Maximum),
+    ("resent", "data_segments", Holds::Level),
+    ("resent", "total_segments", Holds::Level),
+    ("datagrams", "waiting_bytes", Holds::Level),
+    ("datagrams", "buffer_bytes", Holds::Fact),
+    ("datagrams", "most_buffer_bytes", Holds::Fact),
+    ("listener", "waiting", Holds::Maximum),
+    ("listener", "most_waiting", Holds::Fact),
+    ("listener", "somaxconn", Holds::Fact),
     ("sleep", "longest_ns", Holds::Maximum),
     ("reclaim", "longest_ns", Holds::Maximum),
     ("reclaim", "limit_bytes", Holds::Level),

@@ -21,6 +21,7 @@ mod keep;
 mod measured;
 mod meter;
 mod needs;
+mod network;
 mod observed;
 mod order;
 mod prove;

@@ -200,6 +200,7 @@ pub(super) fn start(
     let kind = scenario.victim.as_victim();
     kind.prepare(&mut stage)?;
     let mut victim = kind.start(&scenario.victim, &stage, which)?;
+    stage.place.victim = Some(victim.pid);
     if let Some(disk) = &scenario.disk {
         // By now the victim has created all its files.
         stage.disk()?.served().set_base_us(disk.base_us)?;

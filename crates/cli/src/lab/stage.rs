@@ -3,6 +3,7 @@
 
 use super::disk::{Disk, DiskSpec, ServeOptions, Served};
 use super::needs::usable_cpus;
+use super::network::Place;
 use crate::host::cgroup::Tree;
 use crate::host::guard::{EXPERIMENT, Guard};
 use crate::host::undo::{DirectoryKind, Undo, write_setting};
@@ -95,6 +96,7 @@ pub(crate) struct Stage {
     disk: Option<Disk>,
     files: Option<PathBuf>,
     slow_file: Option<Served>,
+    pub(super) place: Place,
     tree: Tree,
     base: PathBuf,
     scratch: PathBuf,
@@ -116,6 +118,7 @@ impl Stage {
             disk: None,
             files: None,
             slow_file: None,
+            place: Place::default(),
             tree,
             base,
             scratch,

@@ -3,6 +3,7 @@
 
 use super::crew::CrewSpec;
 use super::io::BrokerSpec;
+use super::network::NetworkSpec;
 use super::reader::ReaderSpec;
 use super::scenario::{check_cgroup, check_cpus};
 use super::service::{Periods, ServiceSpec};
@@ -37,6 +38,8 @@ pub(crate) struct VictimSpec {
     reader: Option<ReaderSpec>,
     /// Or one whose threads wait for each other. Its fault is how long.
     crew: Option<CrewSpec>,
+    /// Or a process that sends or receives over the network.
+    network: Option<NetworkSpec>,
 }
 
 impl VictimSpec {
@@ -49,13 +52,14 @@ impl VictimSpec {
             ("service", self.service.is_some()),
             ("reader", self.reader.is_some()),
             ("crew", self.crew.is_some()),
+            ("network", self.network.is_some()),
         ];
         let chosen: Vec<&str> = others.iter().filter(|it| it.1).map(|it| it.0).collect();
         if let [key] = *chosen {
             let own_work = (self.threads, self.work_us, self.period_us) != (0, 0, 0);
             ensure!(!own_work, "`victim.{key}` has no `threads`, `work_us` and `period_us`");
         } else if !chosen.is_empty() {
-            bail!("`victim` is a `broker`, a `service`, a `reader` or a `crew`");
+            bail!("`victim` is a `broker`, a `service`, a `reader`, a `crew` or of the `network`");
         }
         self.as_victim().validate(&self.cgroup)
     }
@@ -74,6 +78,8 @@ impl VictimSpec {
             Box::new(reader.clone())
         } else if let Some(crew) = &self.crew {
             Box::new(crew.clone())
+        } else if let Some(network) = &self.network {
+            Box::new(network.clone())
         } else {
             let Self { threads, work_us, period_us, .. } = *self;
             Box::new(Demand { threads, work_us, period_us })

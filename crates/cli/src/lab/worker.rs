@@ -8,6 +8,7 @@ use super::drive::{self, DriveArgs};
 use super::fanout::{self, FanoutArgs};
 use super::forks::{self, ForksArgs};
 use super::io::{self, IoArgs, SyncsArgs};
+use super::network::{self, NetworkArgs};
 use super::reader::{self, ReadArgs};
 use super::victim::{self, Demand};
 use crate::host::cgroup;
@@ -76,6 +77,8 @@ enum Work {
     Reader(ReadArgs),
     /// Work with threads that wait for each other from the first line of standard input to the second
     Crew(CrewArgs),
+    /// Send or receive over the network
+    Network(NetworkArgs),
     /// Start programs that end at once, for ever
     Forks(ForksArgs),
     /// Have everything written out at intervals, for ever
@@ -160,6 +163,7 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<()> {
         Work::Broker(broker) => return io::serve_broker(broker),
         Work::Writer(writer) => return io::write(writer),
         Work::Committer(committer) => return io::commit(committer),
+        Work::Network(network) => return network::work(network),
         _ => println!("ready"),
     }
     match &args.work {

@@ -29,6 +29,7 @@ mod limits;
 mod longest;
 mod memory;
 mod missed;
+mod net;
 mod oversubscribed;
 mod owners;
 mod probe;

@@ -140,6 +140,8 @@ pub enum Area {
     Host,
     /// Waiting for memory.
     Memory,
+    /// What the network lost.
+    Network,
     /// The observation itself.
     #[default]
     Observer,
@@ -160,6 +162,7 @@ impl Area {
             Self::Cpu => "CPU",
             Self::Host => "HST",
             Self::Memory => "MEM",
+            Self::Network => "NET",
             Self::Observer => "OBS",
             Self::Sched => "SCH",
             Self::Syscalls => "SYS",

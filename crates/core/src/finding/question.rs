@@ -20,6 +20,8 @@ pub enum Question {
     Memory,
     /// Do threads wait for others: for locks, and for answers?
     Others,
+    /// Does the network, or a queue of a socket, lose what was sent?
+    Network,
     /// Do system calls cost more than they need to?
     Syscalls,
     /// Does the host's configuration differ from that of hosts like it?
@@ -30,13 +32,14 @@ pub enum Question {
 
 impl Question {
     /// All questions, in the order of reports.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::CpuWait,
         Self::Quota,
         Self::CpuSpeed,
         Self::Disk,
         Self::Memory,
         Self::Others,
+        Self::Network,
         Self::Syscalls,
         Self::Configuration,
         Self::Observer,

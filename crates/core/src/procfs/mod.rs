@@ -15,6 +15,8 @@ pub mod maps;
 pub mod memory;
 pub mod modules;
 pub mod mountinfo;
+pub mod net_counters;
+pub mod net_sockets;
 pub mod net_tcp;
 pub mod pid;
 pub mod pid_cgroup;

@@ -3,8 +3,8 @@
 //! text.
 
 use super::{
-    cgroup_cpu, container, cpu_list, diskstats, maps, memory, modules, mountinfo, net_tcp, pid,
-    pid_cgroup, pressure, schedstat, stat,
+    cgroup_cpu, container, cpu_list, diskstats, maps, memory, modules, mountinfo, net_counters,
+    net_sockets, net_tcp, pid, pid_cgroup, pressure, schedstat, stat,
 };
 use proptest::prelude::*;
 
@@ -32,6 +32,8 @@ fn parse_as_everything(bytes: &[u8]) {
     let _ = memory::counter(bytes, "throttled_usec");
     let _ = memory::low_watermark_pages(bytes);
     let _ = net_tcp::listening(bytes);
+    let _ = net_sockets::sockets(bytes).count();
+    let _ = net_counters::counter(bytes, "TcpExt:", "ListenDrops");
     let _ = cgroup_cpu::cpu_max(bytes);
     let _ = cgroup_cpu::cfs_quota_us(bytes);
     let _ = cgroup_cpu::cpu_stat(bytes);

@@ -38,13 +38,17 @@ pub enum Source {
     Syscalls,
     /// BPF reclaim probe: threads that free memory before they get some, and whose limit makes them.
     Reclaim,
+    /// BPF network probe: what connections of TCP had to send again.
+    Tcp,
+    /// `/proc/PID/net`: what sockets of UDP and listening sockets dropped.
+    Sockets,
     /// The observer's own overhead.
     Observer,
 }
 
 impl Source {
     /// All sources, in the order of reports.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::Sched,
         Self::Timeline,
         Self::Schedstat,
@@ -59,6 +63,8 @@ impl Source {
         Self::CpuCheck,
         Self::Syscalls,
         Self::Reclaim,
+        Self::Tcp,
+        Self::Sockets,
         Self::Observer,
     ];
 
@@ -71,7 +77,7 @@ impl Source {
             Self::Runtime => 3,
             // An ordinary observation has no coverage of these.
             Self::CpuCheck | Self::Syscalls => 4,
-            Self::Reclaim => 5,
+            Self::Reclaim | Self::Tcp | Self::Sockets => 5,
             _ => 1,
         }
     }
@@ -100,6 +106,8 @@ impl Source {
             Self::CpuCheck => "deburr cpu-check",
             Self::Syscalls => "bpf:syscalls",
             Self::Reclaim => "bpf:reclaim",
+            Self::Tcp => "bpf:tcp",
+            Self::Sockets => "/proc/PID/net",
             Self::Observer => "observer",
         }
     }

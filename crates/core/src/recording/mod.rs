@@ -22,6 +22,7 @@ mod entity;
 mod hist;
 mod host_facts;
 mod long_wait;
+mod net;
 mod observed;
 pub mod packed;
 mod reclaim;
@@ -49,6 +50,7 @@ pub use entity::{
 pub use hist::{WAIT_BUCKETS, WaitHist, bucket_of, bucket_range_ns};
 pub use host_facts::{HostFacts, MOST_FACT_BYTES};
 pub use long_wait::LongWait;
+pub use net::{DatagramTick, ListenerTick, NetnsTick, ResentTick};
 pub use reclaim::{MemoryBound, MemoryReading, ReclaimKind, ReclaimTick};
 pub use runtime::{Confidence, NamedThreads, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
 pub use sleep::{Awaited, CHAIN, Did, SleepState, SleepTick, Slept, SleptOn, WokenBy};
@@ -111,6 +113,14 @@ pub enum Record {
     Reclaim(Box<ReclaimTick>),
     /// The kernel's counters of memory, of the host and of cgroups at their limit, cumulative, each second.
     Memory(MemoryReading),
+    /// What a connection of TCP had to send again (BPF network probe), each second.
+    Resent(Box<ResentTick>),
+    /// What a socket of UDP dropped, each second.
+    Datagrams(Box<DatagramTick>),
+    /// Requests for connections in a network namespace, each second.
+    Netns(Box<NetnsTick>),
+    /// A listening socket that dropped requests, each second.
+    Listener(Box<ListenerTick>),
     /// A CPU's line of `/proc/stat`, cumulative, each second.
     Cpu(CpuReading),
     /// A cgroup's `cpu.stat`, cumulative, each second, for cgroups that have a quota or hold the target.
@@ -165,6 +175,10 @@ impl Record {
             Self::CpuTime(it) => it,
             Self::Reclaim(it) => &**it,
             Self::Memory(it) => it,
+            Self::Resent(it) => &**it,
+            Self::Datagrams(it) => &**it,
+            Self::Netns(it) => &**it,
+            Self::Listener(it) => &**it,
             Self::Cpu(it) => it,
             Self::CgroupCpu(it) => it,
             Self::Psi(it) => it,

@@ -4,8 +4,8 @@
 
 use super::{
     BlameTick, BlockRecord, CpuCheckRecord, DeviceBin, DiskCounters, IdleTick, LoadBin, LongWait,
-    NamedThreads, ObserverTick, PairRound, ProcessTick, Record, Run, SchedstatTick, SyscallFile,
-    SyscallRecord, SyscallSpan, SyscallTotal, WaitHist,
+    NamedThreads, ObserverTick, PairRound, ProcessTick, Record, ResentTick, Run, SchedstatTick,
+    SyscallFile, SyscallRecord, SyscallSpan, SyscallTotal, WaitHist,
 };
 
 /// What all amounts of a recording may come to, whatever their unit. A fourth of what 64 bits hold: sums in which an
@@ -101,6 +101,14 @@ fn singles(record: &Record) -> Vec<u64> {
     }
 }
 
+fn resent(it: &ResentTick) -> u64 {
+    let ResentTick { connections, times, dropped_here, requests, timeouts, probes, .. } = *it;
+    let ResentTick { timeout_ns, recoveries, recovery_ns, rto_ns, segments, .. } = *it;
+    let times = [connections, times, dropped_here, requests, timeouts, probes, recoveries];
+    let rest = [timeout_ns, recovery_ns, rto_ns, segments, it.data_segments, it.total_segments];
+    sum(times.into_iter().chain(rest).chain(it.srtt_ns))
+}
+
 /// The sum of what is added up of a record.
 fn amount(record: &Record) -> u64 {
     match record {
@@ -132,6 +140,15 @@ fn amount(record: &Record) -> u64 {
         Record::Sleep(it) => sum([it.ns, it.looked_at, it.longest_ns]),
         Record::Reclaim(it) => {
             sum([it.ns, it.known_ns, it.memory_ns, it.off_cpu_ns, it.count, it.pages])
+        }
+        Record::Resent(it) => resent(it),
+        Record::Datagrams(it) => {
+            let sizes = it.buffer_bytes.into_iter().chain(it.most_buffer_bytes);
+            sum(sizes.chain([it.drops, it.waiting_bytes]))
+        }
+        Record::Netns(it) => sum([it.opened, it.overflows, it.drops]),
+        Record::Listener(it) => {
+            sum(it.drops.into_iter().chain(it.limit).chain(it.most_limit).chain([it.waiting]))
         }
         Record::NamedThreads(it) => {
             let NamedThreads { on_cpu_ns, delay_ns, .. } = **it;

@@ -85,6 +85,7 @@ fn name(question: Question) -> &'static str {
         Question::Disk => "disk",
         Question::Memory => "memory",
         Question::Others => "others",
+        Question::Network => "network",
         Question::Syscalls => "syscalls",
         Question::Configuration => "configuration",
         Question::Observer => "observer",

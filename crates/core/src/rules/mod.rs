@@ -18,6 +18,7 @@ mod host;
 mod hosts;
 mod ledger;
 mod memory;
+mod network;
 mod observer;
 mod questions;
 mod remedy;
@@ -119,11 +120,12 @@ pub enum Verdict {
 }
 
 /// The rules of each area; areas in the order of their prefixes, rules by code.
-const AREAS: [&[&Rule]; 8] = [
+const AREAS: [&[&Rule]; 9] = [
     block::RULES,
     cpu::RULES,
     host::RULES,
     memory::RULES,
+    network::RULES,
     observer::RULES,
     waiting::RULES,
     sched::RULES,

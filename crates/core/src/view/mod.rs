@@ -10,6 +10,7 @@ mod host;
 mod kept;
 mod limits;
 mod longest_wait;
+mod net;
 mod over_time;
 mod plots;
 mod process;
@@ -26,6 +27,7 @@ pub use cpu_time::CpuTime;
 pub use host::{CpuTotals, CpuView, Load, ObserverView, PsiView};
 pub use limits::ProcessLimit;
 pub use longest_wait::WholeWait;
+pub use net::{Connection, Connections, Datagrams, Listener, NetKey, NetView, NetnsTotals};
 pub use over_time::{Heat, OverTime};
 pub use plots::{DevicePlot, LoadPlot, Plots, ThreadPlot};
 pub use process::{Delay, Group, GroupCulprit, Groups, Idle, ProcessView, ThreadNameTotals, Usage};
@@ -63,6 +65,7 @@ pub struct View {
     cpu_check: CpuCheckView,
     syscalls: SyscallView,
     reclaim: ReclaimView,
+    net: NetView,
     observer: ObserverView,
     events: Vec<Event>,
     events_dropped: u64,
@@ -130,6 +133,10 @@ impl Fold {
             }
             Record::Reclaim(tick) => view.reclaim.tick(tick),
             Record::Memory(reading) => view.reclaim.reading(reading),
+            Record::Resent(tick) => view.net.resent(tick),
+            Record::Datagrams(tick) => view.net.datagrams(tick),
+            Record::Netns(tick) => view.net.netns(tick),
+            Record::Listener(tick) => view.net.listener(tick),
             Record::Cpu(reading) => view.cpus.entry(reading.cpu).or_default().push(reading),
             Record::CgroupCpu(reading) => {
                 view.cgroups.entry(reading.cgroup).or_default().reading(reading);
@@ -330,6 +337,12 @@ impl View {
     #[must_use]
     pub fn reclaim(&self) -> &ReclaimView {
         &self.reclaim
+    }
+
+    /// What the network lost.
+    #[must_use]
+    pub fn net(&self) -> &NetView {
+        &self.net
     }
 
     /// Overhead of the observer, and data that it lost.

@@ -3,12 +3,15 @@
 //! it, or what is registered with the janitor.
 
 mod committer;
+mod connects;
 mod cpuset;
+mod datagram_flood;
 mod disk_settings;
 mod disk_writer;
 mod fork_storm;
 mod io_limit;
 mod load;
+mod lossy_path;
 mod memory_limit;
 mod quota;
 mod slow_reads;
@@ -54,6 +57,12 @@ pub(crate) enum FaultSpec {
     SlowDisk(disk_settings::SlowDisk),
     /// A file whose reads take long.
     SlowReads(slow_reads::SlowReads),
+    /// A path that drops what comes too fast.
+    LossyPath(lossy_path::LossyPath),
+    /// A process that sends many datagrams at once.
+    DatagramFlood(datagram_flood::DatagramFlood),
+    /// A process whose clients connect all at once.
+    Connects(connects::Connects),
 }
 
 impl FaultSpec {
@@ -74,6 +83,9 @@ impl FaultSpec {
             Self::MemoryLimit(fault) => fault,
             Self::SlowDisk(fault) => fault,
             Self::SlowReads(fault) => fault,
+            Self::LossyPath(fault) => fault,
+            Self::DatagramFlood(fault) => fault,
+            Self::Connects(fault) => fault,
         }
     }
 }

@@ -5,6 +5,7 @@
 mod amounts;
 mod block;
 mod cpu_check;
+mod net;
 mod of_target;
 mod reclaim;
 mod references;
@@ -121,6 +122,7 @@ impl Checker {
         if let Record::Syscalls(record) = record {
             syscalls::check(record, &mut self.faults);
         }
+        net::check(record, &mut self.faults);
         self.references.push(record, &mut self.faults);
     }
 

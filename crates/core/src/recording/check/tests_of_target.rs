@@ -3,8 +3,8 @@
 use super::tests::{good, violated_by};
 use super::*;
 use crate::recording::{
-    Meta, ProcId, SleepState, SleepTick, SleptOn, TargetSpec, ThreadLedger, ThreadStates, WaitBin,
-    WaitHist, WokenBy,
+    Meta, ProcId, ResentTick, SleepState, SleepTick, SleptOn, TargetSpec, ThreadLedger,
+    ThreadStates, WaitBin, WaitHist, WokenBy,
 };
 
 /// Bins of 100 ms with a wait of that length each.
@@ -99,4 +99,22 @@ fn what_threads_slept_on_is_no_more_than_they_slept() {
     };
     assert_eq!(of_one(2_650_000_000), [] as [&str; 0]);
     assert_eq!(of_one(3_500_000_000), [of_target::SLEPT]);
+}
+
+#[test]
+fn timers_wait_one_after_the_other() {
+    let of = |timeouts, timeout_ns| {
+        violated_by(Record::Resent(Box::new(ResentTick {
+            t1_ns: 1_000_000_000,
+            connections: 1,
+            times: 5,
+            timeouts,
+            timeout_ns,
+            rto_ns: 800_000_000,
+            ..ResentTick::default()
+        })))
+    };
+    assert_eq!(of(5, 1_700_000_000), [] as [&str; 0]);
+    assert_eq!(of(6, 0), [net::PARTS]);
+    assert_eq!(of(5, 2_000_000_000), [net::WAITED]);
 }

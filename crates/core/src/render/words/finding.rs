@@ -70,6 +70,7 @@ fn loss(cost: &Cost, area: Area) -> String {
     let of = match area {
         Area::Block => "in which it wanted a CPU or the disk",
         Area::Memory => "in which it wanted a CPU or memory",
+        Area::Network => "that these connections had in the window",
         Area::Syscalls => "in which it wanted a CPU or was in these calls",
         Area::Waiting => "in which it wanted a CPU or waited so",
         Area::Sched | Area::Cpu | Area::Host | Area::Observer => "in which it wanted to run",

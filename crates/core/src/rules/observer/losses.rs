@@ -20,6 +20,8 @@ pub(super) enum Whole {
     Waiting,
     Transfers,
     Stalls,
+    /// Times at which TCP sent something again.
+    Resent,
     /// Entries of the lists of which a view keeps only the first.
     Listed,
     Beats,
@@ -33,6 +35,7 @@ impl Whole {
             Self::Waiting => "all waiting",
             Self::Transfers => "the transfers",
             Self::Stalls => "the hold-ups",
+            Self::Resent => "what was sent again",
             Self::Beats => "the beats",
             Self::Listed => "what was recorded of stalls, passes, commits and busy spells",
         }
@@ -49,6 +52,10 @@ impl Whole {
             Self::Stalls => {
                 let waits = view.block().waits().values();
                 waits.map(|held| held.waits.total_count()).fold(0, u64::saturating_add)
+            }
+            Self::Resent => {
+                let resent = view.net().connections().values();
+                resent.map(|it| it.sum.times).fold(0, u64::saturating_add)
             }
             Self::Listed => view.block().dropped_of().1,
             Self::Beats => view.window_ns() / ObserverTick::BEAT_NS,
@@ -142,6 +149,18 @@ const KNOWN: &[LossCounter] = &[
         area: "reclaim",
         of: Whole::Switches,
         meaning: "events of reclaim that came while the same program ran on that CPU",
+    },
+    LossCounter {
+        name: "tcp_log_overrun",
+        area: "tcp",
+        of: Whole::Resent,
+        meaning: "segments sent again that were overwritten before they were read: connections may have been held up longer",
+    },
+    LossCounter {
+        name: "tcp_nested",
+        area: "tcp",
+        of: Whole::Resent,
+        meaning: "segments sent again while the probe was running on that CPU: they are not counted",
     },
     LossCounter {
         name: ObserverTick::BEATS_MISSED,

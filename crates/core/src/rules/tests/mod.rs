@@ -11,6 +11,7 @@ mod disks;
 mod fixtures;
 mod hosts;
 mod memory;
+mod network;
 mod pages;
 mod policies;
 mod promises;

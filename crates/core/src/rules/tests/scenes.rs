@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The smallest recordings that make each rule answer, kept as `fixtures/rules/CODE/KIND.jsonl`.
 
-use super::{disks, memory, runtimes, syscalls, waiting};
+use super::{disks, memory, network, runtimes, syscalls, waiting};
 use crate::recording::{
     Container, CpuTimeReading, Culprit, IdleCpu, IdleTick, LongWait, ObserverTick, ProcId, Record,
     Source,
@@ -60,6 +60,7 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
             scene.without(Source::Observer, "no reading of `/proc/self/stat`", "");
             scene
         }
+        ("NET001" | "NET002" | "NET003", kind) => network::scene(code, kind)?,
         ("SCH004", kind) => runtimes::scene(kind)?,
         ("OFF001" | "OFF002" | "OFF003" | "OFF007", kind) => waiting::scene(code, kind)?,
         ("SYS001" | "SYS002", kind) => syscalls::scene(code, kind)?,
@@ -183,6 +184,7 @@ fn kernel_share(kind: &str) -> Option<Scene> {
 pub(super) fn healthy() -> Scene {
     let mut scene = Scene::new(4, 10 * S);
     scene.sees_reclaim();
+    network::covered(&mut scene);
     scene.cgroup("/", None, None);
     let web = scene.cgroup("/web", Some(200_000), None);
     let web_process = scene.process("nginx", Some(web));

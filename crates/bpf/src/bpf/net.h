@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Types shared by the network probe and its reader. Fixed-width fields with explicit padding; the
+ * Rust types are generated from this file. Times are nanoseconds of CLOCK_MONOTONIC unless their
+ * names say otherwise.
+ */
+#ifndef DEBURR_NET_H
+#define DEBURR_NET_H
+
+/* A segment, or several that are sent as one, that TCP sends again. */
+struct net_resent {
+	__u64 t_ns;
+	__u64 sock;          /* address of the socket, which another one may have later */
+	__u64 inode;         /* of the socket's file; 0 = it has none, or none any more */
+	__u32 netns;         /* inode number of its network namespace; 0 = not known */
+	__u32 srtt_us8;      /* smoothed round-trip time in eighths of microseconds */
+	__u32 rto_jiffies;   /* the timer's present setting: of a timeout, what it waited */
+	__u32 total_retrans; /* segments that were sent again since the connection began, these too
+			      */
+	__u32 data_segs_out; /* segments with data that were sent, those sent again included */
+	__u32 seq;           /* first byte */
+	__u32 snd_nxt;       /* first byte that was not sent yet */
+	__u32 local[4];      /* in network byte order; IPv4: the first only */
+	__u32 remote[4];
+	__u16 local_port;
+	__u16 remote_port;
+	__u16 family;
+	__u16 segs;       /* segments that it consists of; 0 = not known */
+	__u8 state;       /* as in include/net/tcp_states.h */
+	__u8 retransmits; /* timeouts since the other end last confirmed anything */
+	__u8 pending;     /* the timer that is set, ICSK_TIME_...; 0 = none: it has just expired */
+	__u8 failed;      /* it was dropped on this host */
+	__u32 pad;
+};
+
+struct net_cpu {
+	__u64 head; /* entries ever written to this CPU's part of the log */
+	__u64 runs;
+	__u64 cell;
+	__u64 pad[5];
+};
+
+_Static_assert(sizeof(struct net_resent) == 104, "no hidden padding");
+_Static_assert(sizeof(struct net_cpu) == 64, "CPUs do not share cache lines");
+
+#endif

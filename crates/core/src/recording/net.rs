@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the network lost: segments of TCP that were sent again, datagrams and requests for connections that were dropped.
+
+use super::observed::observed;
+use super::{ProcId, Source};
+use serde::{Deserialize, Serialize};
+
+/// What a connection of TCP had to send again in a second (BPF network probe).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResentTick {
+    /// Start.
+    pub t0_ns: u64,
+    /// End.
+    pub t1_ns: u64,
+    /// A process that has the socket open; `None` = not known, or none of the target.
+    pub proc: Option<ProcId>,
+    /// Inode number of the network namespace; `None` = not known.
+    pub netns: Option<u32>,
+    /// Own address and port; `None` = these are several connections, each of which was held up little.
+    pub local: Option<String>,
+    /// Address and port of the other end.
+    pub remote: Option<String>,
+    /// Number of connections.
+    pub connections: u64,
+    /// Times at which something was sent again.
+    pub times: u64,
+    /// Of these: the segment was dropped on this host; always 0 where the kernel does not tell.
+    pub dropped_here: u64,
+    /// Of these: requests for a connection, which was not established yet.
+    pub requests: u64,
+    /// Of these: the timer had expired.
+    pub timeouts: u64,
+    /// What these timers had waited, one after the other.
+    pub timeout_ns: u64,
+    /// Of these: probes, which ask for a sign of life before the timer expires.
+    pub probes: u64,
+    /// Number of times that answers showed losses, each of which needed another round trip.
+    pub recoveries: u64,
+    /// A smoothed round-trip time for each of these.
+    pub recovery_ns: u64,
+    /// Smoothed round-trip time when it last sent again; `None` = none was measured yet.
+    pub srtt_ns: Option<u64>,
+    /// Largest timeout that was set.
+    pub rto_ns: u64,
+    /// Segments that were sent again, by the kernel's count of the connection.
+    pub segments: u64,
+    /// Segments with data that the connection has sent in all when it last sent again, those sent again included. It
+    /// wraps around at 2^32.
+    pub data_segments: u64,
+    /// Of these: sent again. It wraps around at 2^32.
+    pub total_segments: u64,
+}
+
+observed! { it: ResentTick over t0_ns..t1_ns, from Source::Tcp; to it.proc }
+
+/// Datagrams that a socket of UDP dropped in a second, because its receive buffer was full or for lack of memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatagramTick {
+    /// Start.
+    pub t0_ns: u64,
+    /// End.
+    pub t1_ns: u64,
+    /// A process that has the socket open; `None` = not known, or none of the target.
+    pub proc: Option<ProcId>,
+    /// Inode number of the network namespace.
+    pub netns: u32,
+    /// Own address and port.
+    pub local: String,
+    /// Address and port of the other end; `None` = not connected.
+    pub remote: Option<String>,
+    /// Datagrams that were dropped.
+    pub drops: u64,
+    /// Bytes that waited to be read at the end, with their overhead.
+    pub waiting_bytes: u64,
+    /// Size of the receive buffer, for them and their overhead; `None` = it could not be read.
+    pub buffer_bytes: Option<u64>,
+    /// Largest size of a receive buffer that a program may ask for (`net.core.rmem_max`); `None` = it could not be read.
+    pub most_buffer_bytes: Option<u64>,
+}
+
+observed! { it: DatagramTick over t0_ns..t1_ns, from Source::Sockets; to it.proc }
+
+/// Requests for connections in a network namespace in a second.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetnsTick {
+    /// Start.
+    pub t0_ns: u64,
+    /// End.
+    pub t1_ns: u64,
+    /// Inode number of the network namespace.
+    pub netns: u32,
+    /// Connections that others established to it (`PassiveOpens`).
+    pub opened: u64,
+    /// Requests for which there was no place in the queue of a listening socket (`ListenOverflows`).
+    pub overflows: u64,
+    /// Requests that listening sockets dropped, for that reason or another one (`ListenDrops`).
+    pub drops: u64,
+}
+
+observed! { it: NetnsTick over t0_ns..t1_ns, from Source::Sockets }
+
+/// A listening socket in a second in which it dropped requests, or in which its queue was full.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListenerTick {
+    /// Start.
+    pub t0_ns: u64,
+    /// End.
+    pub t1_ns: u64,
+    /// A process that has the socket open; `None` = not known, or none of the target.
+    pub proc: Option<ProcId>,
+    /// Inode number of the network namespace.
+    pub netns: u32,
+    /// Own address and port.
+    pub local: String,
+    /// Requests that it dropped, by the kernel's count of the socket; `None` = it could not be read.
+    pub drops: Option<u64>,
+    /// Connections that waited to be accepted at the end.
+    pub waiting: u64,
+    /// How many may wait before more are dropped (`listen`, `net.core.somaxconn`); `None` = it could not be read.
+    pub limit: Option<u64>,
+    /// Largest such number that a program may ask for (`net.core.somaxconn`); `None` = it could
+    /// not be read.
+    pub most_limit: Option<u64>,
+}
+
+observed! { it: ListenerTick over t0_ns..t1_ns, from Source::Sockets; to it.proc }

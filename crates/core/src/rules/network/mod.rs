@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! NET: time and data that the network, or a queue of a socket, loses.
+
+mod listen_queue;
+mod receive_buffer;
+mod retransmits;
+mod victims;
+
+use super::Rule;
+
+/// The rules of this area, by code.
+pub(super) const RULES: &[&Rule] =
+    &[&retransmits::RULE, &listen_queue::RULE, &receive_buffer::RULE];

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Scenes and decoys of the network.
+
+use super::scenes::{healthy, no_bpf};
+use super::{codes, judged};
+use crate::finding::Severity;
+use crate::recording::{
+    Coverage, DatagramTick, ListenerTick, NetnsTick, ProcId, Record, ResentTick, Source, State,
+};
+use crate::testkit::{MS, ProcessActivity, S, Scene};
+
+const LOCAL: &str = "10.0.0.1:40312";
+
+/// Everything about the network is seen.
+pub(super) fn covered(scene: &mut Scene) {
+    for source in [Source::Tcp, Source::Sockets] {
+        scene.push(Record::Coverage(Coverage { t_ns: 0, source, state: State::Active }));
+    }
+}
+
+/// A service that is the target, beside another process.
+fn service() -> (Scene, ProcId, ProcId) {
+    let mut scene = Scene::new(4, 10 * S);
+    covered(&mut scene);
+    scene.cgroup("/", None, None);
+    let group = scene.cgroup("/api.service", None, None);
+    let (api, other) = (scene.process("api", Some(group)), scene.process("backup", None));
+    scene.target(api);
+    for id in [api, other] {
+        scene.did(id, &ProcessActivity { on_cpu_ns: S, ..ProcessActivity::default() });
+    }
+    (scene, api, other)
+}
+
+/// A connection to a database with these timeouts of 200 ms, and 20 losses that answers showed in so many segments.
+fn resent(proc: Option<ProcId>, timeouts: u64, data_segments: u64) -> Record {
+    Record::Resent(Box::new(ResentTick {
+        t0_ns: 0,
+        t1_ns: 10 * S,
+        proc,
+        netns: Some(7),
+        local: Some(LOCAL.into()),
+        remote: Some("10.0.0.2:5432".into()),
+        connections: 1,
+        times: timeouts + 60,
+        timeouts,
+        timeout_ns: timeouts * 200 * MS,
+        recoveries: 20,
+        recovery_ns: 20 * 9 * MS,
+        srtt_ns: Some(9 * MS),
+        rto_ns: 209 * MS,
+        segments: timeouts + 60,
+        data_segments,
+        total_segments: timeouts + 60,
+        ..ResentTick::default()
+    }))
+}
+
+fn datagrams(proc: Option<ProcId>, drops: u64) -> Record {
+    Record::Datagrams(Box::new(DatagramTick {
+        t0_ns: 0,
+        t1_ns: 10 * S,
+        proc,
+        netns: 7,
+        local: "0.0.0.0:8125".into(),
+        remote: None,
+        drops,
+        waiting_bytes: 212_000,
+        buffer_bytes: Some(212_992),
+        most_buffer_bytes: Some(212_992),
+    }))
+}
+
+fn listener(proc: Option<ProcId>, drops: Option<u64>) -> Record {
+    Record::Listener(Box::new(ListenerTick {
+        t0_ns: 0,
+        t1_ns: 10 * S,
+        proc,
+        netns: 7,
+        local: "0.0.0.0:443".into(),
+        drops,
+        waiting: 129,
+        limit: Some(128),
+        most_limit: Some(4096),
+    }))
+}
+
+fn requests(opened: u64, overflows: u64, drops: u64) -> Record {
+    let (t0_ns, t1_ns, netns) = (0, 10 * S, 7);
+    Record::Netns(Box::new(NetnsTick { t0_ns, t1_ns, netns, opened, overflows, drops }))
+}
+
+pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
+    let (mut scene, api, _) = service();
+    match (code, kind) {
+        ("NET001", "fires") => scene.push(resent(Some(api), 8, 4000)),
+        ("NET002", "fires") => {
+            scene.push(requests(900, 100, 100)).push(listener(Some(api), Some(100)))
+        }
+        ("NET003", "fires") => scene.push(datagrams(Some(api), 8067)),
+        (_, "quiet") => return Some(healthy()),
+        ("NET001", "nodata") => return Some(no_bpf()),
+        (_, "nodata") => {
+            scene.without(Source::Sockets, "`/proc/self/net/netstat` cannot be read", "")
+        }
+        _ => return None,
+    };
+    Some(scene)
+}
+
+fn severity(code: &str, records: impl IntoIterator<Item = Record>) -> Option<Severity> {
+    let (mut scene, ..) = service();
+    for record in records {
+        scene.push(record);
+    }
+    let report = judged(&scene);
+    let found = report.findings.iter().find(|finding| finding.code == code);
+    assert_eq!(found.is_some(), codes(&report).contains(&code));
+    found.map(|finding| finding.severity)
+}
+
+/// Segments are sent again, as on every busy path, and no timer expires: the connection goes on meanwhile.
+#[test]
+fn losses_that_are_repaired_on_the_way_are_no_loss_of_time() {
+    let api = Some(ProcId(1));
+    assert_eq!(severity("NET001", [resent(api, 0, 600_000)]), None);
+    // As many, with timers that expired.
+    assert_eq!(severity("NET001", [resent(api, 8, 600_000)]), Some(Severity::High));
+}
+
+#[test]
+fn what_timers_waited_decides_how_bad_it_is() {
+    let api = Some(ProcId(1));
+    let of = |timeouts| severity("NET001", [resent(api, timeouts, 4000)]);
+    assert_eq!(
+        [of(0), of(1), of(2), of(5)],
+        [None, Some(Severity::Low), Some(Severity::Low), Some(Severity::High)]
+    );
+    // One of a hundred connections.
+    let many = (0..100).map(|n| match resent(api, 1, 4000) {
+        Record::Resent(mut it) => {
+            it.remote = Some(format!("10.0.1.{n}:5432"));
+            it.timeout_ns = 2 * MS;
+            Record::Resent(it)
+        }
+        other => other,
+    });
+    assert_eq!(severity("NET001", many), None);
+}
+
+/// Somebody else's connection, socket and queue: in the recording, and not of the target.
+#[test]
+fn what_others_lose_is_not_the_targets() {
+    let (mut scene, _, other) = service();
+    for proc in [Some(other), None] {
+        scene.push(resent(proc, 40, 4000)).push(datagrams(proc, 8067));
+        scene.push(listener(proc, Some(100)));
+    }
+    scene.push(requests(900, 100, 100));
+    let report = judged(&scene);
+    assert!(!codes(&report).iter().any(|code| code.starts_with("NET")), "{:?}", codes(&report));
+}
+
+/// Where the target is the host, what nobody is known to own counts as well.
+#[test]
+fn on_a_host_nobodys_sockets_count() {
+    let mut scene = Scene::new(4, 10 * S);
+    covered(&mut scene);
+    scene.push(resent(None, 40, 4000)).push(datagrams(None, 8067));
+    scene.push(requests(900, 100, 100)).push(listener(None, None));
+    let report = judged(&scene);
+    let found: Vec<&str> =
+        codes(&report).into_iter().filter(|code| code.starts_with("NET")).collect();
+    assert_eq!(found.len(), 3, "{found:?}");
+}
+
+/// A listening socket drops requests for another reason than a full queue.
+#[test]
+fn requests_that_are_dropped_for_another_reason_are_no_full_queue() {
+    let api = Some(ProcId(1));
+    let of =
+        |overflows| severity("NET002", [requests(900, overflows, 100), listener(api, Some(100))]);
+    assert_eq!((of(0), of(100)), (None, Some(Severity::High)));
+}
+
+#[test]
+fn the_share_of_requests_decides_how_bad_it_is() {
+    let api = Some(ProcId(1));
+    let of = |opened, drops| {
+        severity("NET002", [requests(opened, drops, drops), listener(api, Some(drops))])
+    };
+    assert_eq!(of(0, 2), None);
+    assert_eq!(of(100_000, 50), None);
+    assert_eq!(of(100_000, 200), Some(Severity::Low));
+    assert_eq!(of(10_000, 200), Some(Severity::Medium));
+    assert_eq!(of(1000, 200), Some(Severity::High));
+}
+
+/// A few datagrams are lost, as at a start.
+#[test]
+fn the_number_of_datagrams_decides_how_bad_it_is() {
+    let api = Some(ProcId(1));
+    let of = |drops| severity("NET003", [datagrams(api, drops)]);
+    assert_eq!(
+        [of(9), of(10), of(100), of(1000)],
+        [None, Some(Severity::Low), Some(Severity::Medium), Some(Severity::High)]
+    );
+}

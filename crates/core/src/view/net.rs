@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the network lost, by connection and socket.
+
+use crate::recording::{DatagramTick, ListenerTick, NetnsTick, ProcId, ResentTick};
+use std::collections::BTreeMap;
+
+/// Connections, and sockets of each kind, that are kept one by one.
+const KEPT: usize = 4096;
+
+/// Which connection or socket.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NetKey {
+    /// Process that has it open; `None` = not known.
+    pub proc: Option<ProcId>,
+    /// Network namespace; `None` = not known.
+    pub netns: Option<u32>,
+    /// Own address and port; empty for several together.
+    pub local: String,
+    /// Address and port of the other end; empty = not connected.
+    pub remote: String,
+}
+
+/// What a connection had to send again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Connection {
+    /// The sums of its ticks. Of times, counts and amounts that the kernel counts from the beginning of the connection, the
+    /// last.
+    pub sum: ResentTick,
+    /// Number of ticks.
+    pub seconds: u64,
+}
+
+impl Connection {
+    fn push(&mut self, tick: &ResentTick) {
+        let sum = &mut self.sum;
+        if self.seconds == 0 {
+            (sum.t0_ns, sum.connections) = (tick.t0_ns, tick.connections);
+        }
+        self.seconds += 1;
+        sum.t1_ns = tick.t1_ns;
+        sum.connections = sum.connections.max(tick.connections);
+        for (to, more) in [
+            (&mut sum.times, tick.times),
+            (&mut sum.dropped_here, tick.dropped_here),
+            (&mut sum.requests, tick.requests),
+            (&mut sum.timeouts, tick.timeouts),
+            (&mut sum.timeout_ns, tick.timeout_ns),
+            (&mut sum.probes, tick.probes),
+            (&mut sum.recoveries, tick.recoveries),
+            (&mut sum.recovery_ns, tick.recovery_ns),
+            (&mut sum.segments, tick.segments),
+        ] {
+            *to = to.saturating_add(more);
+        }
+        sum.srtt_ns = tick.srtt_ns.or(sum.srtt_ns);
+        sum.rto_ns = sum.rto_ns.max(tick.rto_ns);
+        (sum.data_segments, sum.total_segments) = (tick.data_segments, tick.total_segments);
+    }
+
+    /// The time by which it was held up at least: what timers waited, one after the other.
+    #[must_use]
+    pub fn held_ns(&self) -> u64 {
+        self.sum.timeout_ns
+    }
+
+    /// Share of its segments with data that were sent again, 0..1, since the connection began; `None` = not known, as of a
+    /// connection that was not established, or of several.
+    #[must_use]
+    pub fn share_resent(&self) -> Option<f64> {
+        let ResentTick { data_segments, total_segments, connections, .. } = self.sum;
+        (connections == 1 && data_segments >= total_segments && data_segments > 0)
+            .then(|| total_segments as f64 / data_segments as f64)
+    }
+}
+
+/// What a socket of UDP dropped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Datagrams {
+    /// Datagrams that were dropped.
+    pub drops: u64,
+    /// Number of seconds in which it dropped any.
+    pub seconds: u64,
+    /// Most bytes that waited to be read at the end of one.
+    pub waiting_bytes: u64,
+    /// Last known size of its receive buffer.
+    pub buffer_bytes: Option<u64>,
+    /// Largest size that a program may ask for.
+    pub most_buffer_bytes: Option<u64>,
+}
+
+/// Requests for connections in a network namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NetnsTotals {
+    /// Connections that were established.
+    pub opened: u64,
+    /// Requests for which there was no place in a queue.
+    pub overflows: u64,
+    /// Requests that were dropped, for that reason or another one.
+    pub drops: u64,
+}
+
+/// A listening socket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listener {
+    /// Requests that it dropped; `None` = it could not be read.
+    pub drops: Option<u64>,
+    /// Most connections that waited to be accepted.
+    pub waiting: u64,
+    /// How many may wait.
+    pub limit: Option<u64>,
+    /// The most that a program may ask for.
+    pub most_limit: Option<u64>,
+    /// Number of seconds in which it dropped requests, or its queue was full.
+    pub seconds: u64,
+}
+
+/// Connections by their ends.
+pub type Connections = BTreeMap<NetKey, Connection>;
+
+/// What the network lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NetView {
+    connections: Connections,
+    datagrams: BTreeMap<NetKey, Datagrams>,
+    listeners: BTreeMap<NetKey, Listener>,
+    namespaces: BTreeMap<u32, NetnsTotals>,
+}
+
+/// The entry of that key; of further ones, when there are too many, one for all of that process.
+fn entry<V: Default>(map: &mut BTreeMap<NetKey, V>, key: NetKey) -> &mut V {
+    let full = map.len() >= KEPT && !map.contains_key(&key);
+    let key = if full { NetKey { proc: key.proc, ..NetKey::default() } } else { key };
+    map.entry(key).or_default()
+}
+
+impl NetView {
+    pub(super) fn resent(&mut self, tick: &ResentTick) {
+        let text = |it: &Option<String>| it.clone().unwrap_or_default();
+        let (local, remote) = (text(&tick.local), text(&tick.remote));
+        let key = NetKey { proc: tick.proc, netns: tick.netns, local, remote };
+        entry(&mut self.connections, key).push(tick);
+    }
+
+    pub(super) fn datagrams(&mut self, tick: &DatagramTick) {
+        let remote = tick.remote.clone().unwrap_or_default();
+        let (local, netns) = (tick.local.clone(), Some(tick.netns));
+        let sum = entry(&mut self.datagrams, NetKey { proc: tick.proc, netns, local, remote });
+        sum.drops = sum.drops.saturating_add(tick.drops);
+        sum.seconds += u64::from(tick.drops > 0);
+        sum.waiting_bytes = sum.waiting_bytes.max(tick.waiting_bytes);
+        sum.buffer_bytes = tick.buffer_bytes.or(sum.buffer_bytes);
+        sum.most_buffer_bytes = tick.most_buffer_bytes.or(sum.most_buffer_bytes);
+    }
+
+    pub(super) fn listener(&mut self, tick: &ListenerTick) {
+        let key = NetKey {
+            proc: tick.proc,
+            netns: Some(tick.netns),
+            local: tick.local.clone(),
+            remote: String::new(),
+        };
+        let sum = entry(&mut self.listeners, key);
+        if let Some(drops) = tick.drops {
+            sum.drops = Some(sum.drops.unwrap_or(0).saturating_add(drops));
+        }
+        sum.waiting = sum.waiting.max(tick.waiting);
+        sum.limit = tick.limit.or(sum.limit);
+        sum.most_limit = tick.most_limit.or(sum.most_limit);
+        sum.seconds += 1;
+    }
+
+    pub(super) fn netns(&mut self, tick: &NetnsTick) {
+        if self.namespaces.len() >= KEPT && !self.namespaces.contains_key(&tick.netns) {
+            return;
+        }
+        let sum = self.namespaces.entry(tick.netns).or_default();
+        sum.opened = sum.opened.saturating_add(tick.opened);
+        sum.overflows = sum.overflows.saturating_add(tick.overflows);
+        sum.drops = sum.drops.saturating_add(tick.drops);
+    }
+
+    /// The connections that had to send again.
+    #[must_use]
+    pub fn connections(&self) -> &Connections {
+        &self.connections
+    }
+
+    /// The sockets of UDP that dropped datagrams.
+    #[must_use]
+    pub fn dropped(&self) -> &BTreeMap<NetKey, Datagrams> {
+        &self.datagrams
+    }
+
+    /// The listening sockets that dropped requests, or whose queue was full.
+    #[must_use]
+    pub fn listeners(&self) -> &BTreeMap<NetKey, Listener> {
+        &self.listeners
+    }
+
+    /// Requests for connections, by network namespace.
+    #[must_use]
+    pub fn namespaces(&self) -> &BTreeMap<u32, NetnsTotals> {
+        &self.namespaces
+    }
+}
