@@ -56,17 +56,14 @@ impl Victim for CrewSpec {
     fn describe(&self) -> Vec<String> {
         let ms = |us: u64| us as f64 / 1000.0;
         let does = if self.sleeps { "sleeps" } else { "computes" };
-        let whom = match self.waits_for {
-            WaitsFor::Lock => "takes a lock that another thread holds while it",
-            WaitsFor::Thread => "waits for work from a dispatcher, which before that",
+        let (waits, whom) = match self.waits_for {
+            WaitsFor::Lock => ("needs a lock", "another thread holds it while it"),
+            WaitsFor::Thread => ("waits for work", "a dispatcher hands it out after it"),
         };
         let (workers, hold, less) = (self.workers, ms(self.hold_us), ms(self.control_hold_us));
         vec![
-            format!(
-                "{workers} threads, each of which, every {} ms, {whom} {does} for {hold} ms",
-                ms(self.period_us)
-            ),
-            format!("in the control run for {less} ms"),
+            format!("{workers} threads, each of which {waits} every {} ms", ms(self.period_us)),
+            format!("{whom} {does} for {hold} ms, in the control run for {less} ms"),
         ]
     }
 
