@@ -4,7 +4,7 @@
 
 use super::kind::lock_of;
 use deburr_bpf::sched::{Context, Run, Sleep};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// Runs of a thread that are kept, and of all threads; 32 bytes each.
 const RUNS: usize = 2048;
@@ -88,7 +88,7 @@ impl Known {
 pub(super) struct History {
     /// The processes, and from when on.
     followed: HashMap<u32, u64>,
-    threads: HashMap<u32, Known>,
+    threads: BTreeMap<u32, Known>,
     strangers: VecDeque<Run>,
     /// By process and address: when a lock was handed over, and by whom.
     locks: HashMap<(u32, u64), VecDeque<(u64, Thread)>>,
@@ -145,12 +145,9 @@ impl History {
             }
             return;
         };
-        let last = known.runs.back_mut();
-        if let Some(last) = last.filter(|it| it.end_ns == run.start_ns && run.queued_ns == 0) {
-            last.end_ns = run.end_ns;
-            return;
-        }
-        known.runs.push_back(Stay::of(run));
+        // Runs come CPU by CPU.
+        let place = known.runs.partition_point(|stay| stay.start_ns <= run.start_ns);
+        known.runs.insert(place, Stay::of(run));
         let gone = known.keep_runs(RUNS);
         self.runs += 1;
         self.runs -= gone;
@@ -358,6 +355,26 @@ mod tests {
         assert_eq!(told(&history.parts(stranger, 310, 340)), [(30, "on CPU")]);
         history.retain(&[9].into());
         assert_eq!(told(&history.parts(ONE, 310, 390)), [(80, "not seen")]);
+    }
+
+    /// A thread that changes its CPU: what it did on one of them is told before what it did on the other.
+    #[test]
+    fn runs_are_in_order_whatever_cpu_they_were_on() {
+        let mut history = History::default();
+        history.follow(7, 0);
+        for (start, end) in [(10, 20), (40, 50), (20, 30), (60, 70)] {
+            history.ran(run(7, start, end, 0));
+        }
+        let parts = told(&history.parts(ONE, 10, 70));
+        let expected = [
+            (10, "on CPU"),
+            (10, "on CPU"),
+            (10, "not seen"),
+            (10, "on CPU"),
+            (10, "not seen"),
+            (10, "on CPU"),
+        ];
+        assert_eq!(parts, expected);
     }
 
     #[test]

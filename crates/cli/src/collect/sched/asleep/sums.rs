@@ -131,8 +131,11 @@ fn awaited(it: &NamedLink, known: &mut dyn FnMut(u32) -> Option<ProcId>) -> Opti
     Some(Awaited { proc, thread: it.name.clone(), did })
 }
 
+/// Kinds of sleep, each with its sum.
+type Summed = Vec<(Kind, Sum)>;
+
 /// Those that took longest, and the sums of the others.
-fn largest(kinds: BTreeMap<Kind, Sum>) -> Vec<(Kind, Sum)> {
+fn largest(kinds: BTreeMap<Kind, Sum>) -> Summed {
     let (mut all, rest) = divided(kinds);
     let alike = |(kind, sum): (Kind, Sum)| (Kind { thread: None, behind: vec![], ..kind }, sum);
     let (more, rest) = divided(summed(rest.into_iter().map(alike)));
@@ -154,8 +157,8 @@ fn summed(all: impl Iterator<Item = (Kind, Sum)>) -> BTreeMap<Kind, Sum> {
 }
 
 /// The [`KINDS`] that took longest, and the others.
-fn divided(kinds: BTreeMap<Kind, Sum>) -> (Vec<(Kind, Sum)>, Vec<(Kind, Sum)>) {
-    let mut all: Vec<(Kind, Sum)> = kinds.into_iter().collect();
+fn divided(kinds: BTreeMap<Kind, Sum>) -> (Summed, Summed) {
+    let mut all: Summed = kinds.into_iter().collect();
     all.sort_by_key(|(_, sum)| Reverse(sum.ns));
     let rest = all.split_off(all.len().min(KINDS));
     (all, rest)
