@@ -129,10 +129,10 @@ fn add_details(file: &str, connection: &rusqlite::Connection) {
         let behind =
             serde_json::json!([{ "proc": 1, "thread": name, "did": "queued" }]).to_string();
         connection.execute(sql, rusqlite::params![n, name, on, behind]).unwrap();
-        let sql = "INSERT INTO cpu_time VALUES (2000200 + ?1, ?1, 1, 7, 9)";
+        let sql = "INSERT INTO cpu_time VALUES (2000600 + ?1, ?1, 1, 7, 9)";
         connection.execute(sql, [n]).unwrap();
         for sql in [
-            "INSERT INTO resent SELECT 2000200 + ?1, min(tick), 1, 7, ?2, ?2, 1, 2, 0, 0, 1, 9, 0, 1, 8, 7, 9, 2, 40, 3 FROM tick",
+            "INSERT INTO resent SELECT 2000700 + ?1, min(tick), 1, 7, ?2, ?2, 1, 2, 0, 0, 1, 9, 0, 1, 8, 7, 9, 2, 40, 3 FROM tick",
             "INSERT INTO datagrams SELECT 2000300 + ?1, min(tick), 1, 7, ?2, nullif(?2, ''), 5, 9, 9, 9 FROM tick",
             "INSERT INTO listener SELECT 2000400 + ?1, min(tick), 1, 7, ?2, 5, 3, 2, 128 FROM tick",
         ] {

@@ -75,8 +75,8 @@ mod tests {
     #[test]
     #[cfg(target_endian = "little")]
     fn sockets_of_udp_are_read() {
-        let text = b"   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops            
-  314: 0100007F:B3D2 00000000:0000 07 00000000:00034E00 00:00000000 00000000     0        0 17431 2 0000000000000000 8067       
+        let text = b"   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\x20\x20\x20\x20\x20\x20\x20\x20\x20\x20\x20\x20
+  314: 0100007F:B3D2 00000000:0000 07 00000000:00034E00 00:00000000 00000000     0        0 17431 2 0000000000000000 8067\x20\x20\x20\x20\x20\x20\x20
   315: 0100007F:B3D3 0200000A:0035 01 00000000:00000000 00:00000000 00000000   101        0 17432 2 0000000000000000 0
  cut off: 0100";
         let all: Vec<Socket> = sockets(text).collect();

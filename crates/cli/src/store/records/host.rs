@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Records of the host, of its processes and of their CPU time.
 
+use super::by_hand::{HOST, TARGET, bin_row};
 use super::{block, cpu_check, syscalls};
-use crate::store::column::{Cell, Cells, Columns, Result};
 use crate::store::encodings::{Compressed, DefaultIfAbsent, Json, JsonOrNull, OptionalJson};
-use crate::store::table::{Presence, Row, Table, tables};
-#[cfg(test)]
-use crate::store::tests::{Documented, Field};
+use crate::store::table::{Presence, Row, tables};
 use deburr_core::recording::{
     BlameTick, Cgroup, CgroupReading, Coverage, CpuReading, CpuTimeReading, DatagramTick, Event,
-    HostFacts, IdleTick, ListenerTick, LoadBin, LongWait, MemoryReading, Meta, NamedThreads,
-    NetnsTick, ObserverTick, Process, ProcessTick, PsiReading, ReclaimTick, Record, ResentTick,
+    HostFacts, IdleTick, ListenerTick, LongWait, MemoryReading, Meta, NamedThreads, NetnsTick,
+    ObserverTick, Process, ProcessTick, PsiReading, ReclaimTick, Record, ResentTick,
     RuntimeReading, SchedstatTick, SleepTick, ThreadLedger, WaitBin,
 };
 use std::convert::identity;
@@ -569,62 +567,5 @@ tables! {
         Record::Block(record) => block::row(record),
         Record::CpuCheck(record) => cpu_check::row(record),
         Record::Syscalls(record) => syscalls::row(record),
-    }
-}
-
-const HOST: &str = "host";
-const TARGET: &str = "target";
-
-/// The tables of records that have no struct of their own.
-pub(in crate::store) static BY_HAND: [Table; 2] = [
-    Table {
-        name: "load_bin",
-        columns: |name, to| {
-            String::columns("scope", to);
-            LoadBin::columns(name, to);
-        },
-        since_version: 1,
-        presence: Presence::Always,
-        read: read_bin,
-        #[cfg(test)]
-        meaning: &[
-            "The whole host or the target in one bin of about 100 ms (BPF scheduler probe).",
-        ],
-        #[cfg(test)]
-        fields: || {
-            let scope = Field::one::<String>("scope", &["`host` or `target`"]);
-            [vec![scope], LoadBin::fields()].concat()
-        },
-        #[cfg(test)]
-        sample: crate::store::tests::bin,
-    },
-    Table {
-        name: "ending",
-        columns: |_, to| u64::columns("window_ns", to),
-        since_version: 1,
-        presence: Presence::Always,
-        read: |cells| Ok(Record::End { window_ns: cells.read()? }),
-        #[cfg(test)]
-        meaning: &[
-            "The orderly end of the session. Missing if the session was killed or the disk was full.",
-        ],
-        #[cfg(test)]
-        fields: || vec![Field::one::<u64>("window_ns", &["length of the window"])],
-        #[cfg(test)]
-        sample: |rng| Record::End { window_ns: crate::store::tests::Sample::sample(rng) },
-    },
-];
-
-fn bin_row<'a>(scope: &'static str, bin: &'a LoadBin) -> Row<'a> {
-    let mut row = Row::new("load_bin", None, bin);
-    row.cells.insert(0, Cell::Text(scope.into()));
-    row
-}
-
-fn read_bin(cells: &mut Cells<'_>) -> Result<Record> {
-    match cells.read::<String>()?.as_str() {
-        HOST => Ok(Record::HostBin(cells.read()?)),
-        TARGET => Ok(Record::TargetBin(cells.read()?)),
-        _ => Err(cells.damage("expected `host` or `target`")),
     }
 }

@@ -2,6 +2,7 @@
 //! The declarations of records: the table and the columns of each, which say how it is written and read.
 
 mod block;
+mod by_hand;
 mod cpu_check;
 mod host;
 mod syscalls;
@@ -12,4 +13,4 @@ use super::table::Table;
 
 /// All tables.
 pub(super) static TABLES: [&[Table]; 5] =
-    [host::TABLES, &host::BY_HAND, block::TABLES, cpu_check::TABLES, syscalls::TABLES];
+    [host::TABLES, &by_hand::BY_HAND, block::TABLES, cpu_check::TABLES, syscalls::TABLES];
