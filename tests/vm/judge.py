@@ -112,7 +112,7 @@ def judge(said, recording):
     in_read = sum(p["ns"] for p in slept if (p["call"], p.get("on")) == ("read", "a pipe"))
     by_pipe = in_read / max(sum(p["ns"] for p in slept), 1)
     hold(by_pipe >= PIPE_SHARE, f"asleep: {by_pipe:.1%} of the sleep is in `read` of a pipe: {slept}")
-    woken = {p.get("woken_by") for p in slept} - {None}
+    woken = {p["behind"][0]["who"] if p.get("behind") else p.get("woken_by") for p in slept} - {None}
     # Where the kernel's types do not say where the preempt count is, nobody is named.
     hold(woken <= {"`sh`"}, f"asleep: woken by {woken}")
 

@@ -146,13 +146,16 @@ static __always_inline void note_file(struct sched_sleep *sleep, __u64 *cell, __
 /* What the sleeping thread does in the kernel, and on which file. */
 static __always_inline void note_call(struct sched_sleep *sleep, __u64 *cell, __u64 task)
 {
-	__u64 regs = 0;
+	__u64 regs = 0, index;
 	__s64 call = call_in(cell, task, &regs);
 
 	sleep->call = call;
 	if (call < 0)
 		return;
 	note_arguments(sleep, regs);
-	if (takes_fd[call & (SLEEP_CALLS - 1)])
+	index = call;
+	/* Bounded right before its use: verifiers up to 6.1 do not follow a bound to a copy. */
+	asm volatile("" : "+r"(index));
+	if (takes_fd[index & (SLEEP_CALLS - 1)])
 		note_file(sleep, cell, task);
 }
