@@ -186,7 +186,7 @@ impl History {
         }
         if self.sleeps > ALL_SLEEPS {
             for it in self.threads.values_mut() {
-                let gone = it.sleeps.len() / 2;
+                let gone = it.sleeps.len().div_ceil(2);
                 it.sleeps.drain(..gone);
                 self.sleeps -= gone;
             }

@@ -11,11 +11,15 @@ use std::fs;
 const FOR_S: u32 = 5;
 /// Names that are kept.
 const NAMES: usize = 4096;
+/// Names that are read in a second, at some 10 us each.
+const READS: u32 = 512;
 
 /// The names of some threads.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     seconds: u32,
+    /// Names that were read in this second.
+    reads: u32,
     of: BTreeMap<Thread, Name>,
 }
 
@@ -29,6 +33,7 @@ impl Names {
     /// A second is over.
     pub(super) fn second(&mut self) {
         self.seconds += 1;
+        self.reads = 0;
         if self.of.len() > NAMES {
             self.of.clear();
         }
@@ -39,7 +44,9 @@ impl Names {
         let seconds = self.seconds;
         let is_new = !self.of.contains_key(&it);
         let name = self.of.entry(it).or_default();
-        if is_new || seconds - name.read_at >= FOR_S {
+        let due = is_new || seconds - name.read_at >= FOR_S;
+        if due && self.reads < READS {
+            self.reads += 1;
             let path = roots.proc.join(format!("{}/task/{}/comm", it.tgid, it.tid));
             if let Ok(comm) = fs::read(path) {
                 name.text = decode(comm.trim_ascii_end());
