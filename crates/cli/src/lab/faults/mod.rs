@@ -2,10 +2,9 @@
 //! What can be done to a host, one fault per file. A fault only changes the lab's own cgroup, whose removal undoes
 //! it, or what is registered with the janitor.
 
+mod bursts;
 mod committer;
-mod connects;
 mod cpuset;
-mod datagram_flood;
 mod disk_settings;
 mod disk_writer;
 mod fork_storm;
@@ -59,10 +58,8 @@ pub(crate) enum FaultSpec {
     SlowReads(slow_reads::SlowReads),
     /// A path that drops what comes too fast.
     LossyPath(lossy_path::LossyPath),
-    /// A process that sends many datagrams at once.
-    DatagramFlood(datagram_flood::DatagramFlood),
-    /// A process whose clients connect all at once.
-    Connects(connects::Connects),
+    /// A process that sends much at once over the network.
+    Bursts(bursts::Bursts),
 }
 
 impl FaultSpec {
@@ -84,8 +81,7 @@ impl FaultSpec {
             Self::SlowDisk(fault) => fault,
             Self::SlowReads(fault) => fault,
             Self::LossyPath(fault) => fault,
-            Self::DatagramFlood(fault) => fault,
-            Self::Connects(fault) => fault,
+            Self::Bursts(fault) => fault,
         }
     }
 }
