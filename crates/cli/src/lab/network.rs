@@ -13,7 +13,7 @@ use rustix::thread::{ClockId, LinkNameSpaceType, gettid, move_into_link_name_spa
 use serde::Deserialize;
 use std::fs::File;
 use std::io::{BufRead as _, Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd as _;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -318,12 +318,26 @@ fn answer(listener: &TcpListener, size: usize) -> Result<()> {
     }
 }
 
+/// A message whose answer has not come by the end counts as answered then: after some losses the timer that sends it again
+/// takes longer than anybody waits.
 fn send(args: &NetworkArgs, mut peer: &TcpStream, stop: &AtomicBool) -> Result<Vec<(u64, u64)>> {
     let message = vec![0; usize::try_from(args.amount)?];
-    at_intervals(args, stop, || {
-        peer.write_all(&message)?;
-        peer.read_exact(&mut [0])?;
-        Ok(true)
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                std::thread::sleep(LOOK);
+            }
+            // Whoever waits on it goes on.
+            let _ = peer.shutdown(Shutdown::Both);
+        });
+        at_intervals(args, stop, || {
+            let answered = peer.write_all(&message).and_then(|()| peer.read_exact(&mut [0]));
+            match answered {
+                Err(_) if stop.load(Ordering::Relaxed) => {}
+                other => other?,
+            }
+            Ok(true)
+        })
     })
 }
 
