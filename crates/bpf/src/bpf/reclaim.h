@@ -7,7 +7,7 @@
 #define DEBURR_RECLAIM_H
 
 /* Table sizes: tasks that reclaim now; sums of two seconds. */
-#define RECLAIM_TASKS 4096
+#define RECLAIM_TASKS 1024
 #define RECLAIM_SUMS  4096
 
 enum reclaim_kind {

@@ -22,7 +22,7 @@ unsafe impl Plain for net_cpu {}
 unsafe impl Plain for net_resent {}
 
 /// Most entries of a CPU's log, which is read ten times a second.
-const ENTRIES: u32 = 1024;
+const ENTRIES: u32 = 256;
 
 /// `ICSK_TIME_LOSS_PROBE` in `include/net/inet_connection_sock.h`.
 const LOSS_PROBE: u8 = 5;

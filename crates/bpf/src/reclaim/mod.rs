@@ -31,7 +31,7 @@ unsafe impl Plain for reclaim_key {}
 unsafe impl Plain for reclaim_sum {}
 
 /// `RECLAIM_TASKS` of `reclaim.h`.
-const TASKS: usize = 4096;
+const TASKS: usize = 1024;
 
 /// Why a thread frees memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

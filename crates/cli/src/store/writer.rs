@@ -89,6 +89,8 @@ impl Writer {
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(uri(&without_links(path), "mode=rw"), flags)?;
         connection.pragma_update(None, "synchronous", "OFF")?;
+        // In KiB. Rows are only added, at the end of their table: 2 MB, as is usual, would be kept for nothing.
+        connection.pragma_update(None, "cache_size", -512)?;
         Ok(connection)
     }
 
