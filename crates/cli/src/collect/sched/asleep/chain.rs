@@ -11,16 +11,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Link<S> {
     pub(super) thread: Thread,
-    pub(super) did: LinkDid<S>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum LinkDid<S> {
-    NotSeen,
-    OnCpu,
-    Queued,
-    Throttled,
-    Slept(S),
+    pub(super) did: Did<S>,
 }
 
 /// How sleeps are told, and whether it is worth to know what ended them.
@@ -75,16 +66,16 @@ impl<T: Tell> Chains<'_, T> {
             self.budget = self.budget.saturating_sub(parts.len());
             for Part { from_ns, to_ns, did } in parts {
                 let (did, ended) = match did {
-                    Did::NotSeen => (LinkDid::NotSeen, None),
-                    Did::OnCpu => (LinkDid::OnCpu, None),
-                    Did::Queued => (LinkDid::Queued, None),
-                    Did::Throttled => (LinkDid::Throttled, None),
+                    Did::NotSeen => (Did::NotSeen, None),
+                    Did::OnCpu => (Did::OnCpu, None),
+                    Did::Queued => (Did::Queued, None),
+                    Did::Throttled => (Did::Throttled, None),
                     Did::Slept(sleep) => match self.tell.told(&sleep) {
                         Some(told) => {
                             let on = self.tell.goes_on(&told).then_some(sleep);
-                            (LinkDid::Slept(told), on)
+                            (Did::Slept(told), on)
                         }
-                        None => (LinkDid::NotSeen, None),
+                        None => (Did::NotSeen, None),
                     },
                 };
                 path.push(Link { thread, did });
@@ -147,11 +138,11 @@ mod tests {
 
     fn told(sums: &Sums<(u32, bool)>) -> Vec<(String, u64)> {
         let link = |it: &Link<(u32, bool)>| match it.did {
-            LinkDid::NotSeen => format!("{}?", it.thread.tid),
-            LinkDid::OnCpu => format!("{} runs", it.thread.tid),
-            LinkDid::Queued => format!("{} queued", it.thread.tid),
-            LinkDid::Throttled => format!("{} throttled", it.thread.tid),
-            LinkDid::Slept(_) => format!("{} sleeps", it.thread.tid),
+            Did::NotSeen => format!("{}?", it.thread.tid),
+            Did::OnCpu => format!("{} runs", it.thread.tid),
+            Did::Queued => format!("{} queued", it.thread.tid),
+            Did::Throttled => format!("{} throttled", it.thread.tid),
+            Did::Slept(_) => format!("{} sleeps", it.thread.tid),
         };
         let words = |path: &[Link<_>]| path.iter().map(link).collect::<Vec<_>>().join(" < ");
         let mut all: Vec<(String, u64)> =

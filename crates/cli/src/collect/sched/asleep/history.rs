@@ -25,15 +25,15 @@ pub(super) struct Thread {
     pub(super) tid: u32,
 }
 
-/// What a thread did at a time.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Did {
+/// What a thread did at a time; `S` = how sleeps are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Did<S> {
     /// Not known.
     NotSeen,
     OnCpu,
     Queued,
     Throttled,
-    Slept(Sleep),
+    Slept(S),
 }
 
 /// What a thread did from a time to another.
@@ -41,7 +41,7 @@ pub(super) enum Did {
 pub(super) struct Part {
     pub(super) from_ns: u64,
     pub(super) to_ns: u64,
-    pub(super) did: Did,
+    pub(super) did: Did<Sleep>,
 }
 
 /// A time on a CPU, and the waiting right before.
@@ -146,7 +146,11 @@ impl History {
             return;
         };
         // Runs come CPU by CPU.
-        let place = known.runs.partition_point(|stay| stay.start_ns <= run.start_ns);
+        let is_last = known.runs.back().is_none_or(|last| last.start_ns <= run.start_ns);
+        let place = match is_last {
+            true => known.runs.len(),
+            false => known.runs.partition_point(|stay| stay.start_ns <= run.start_ns),
+        };
         known.runs.insert(place, Stay::of(run));
         let gone = known.keep_runs(RUNS);
         self.runs += 1;
@@ -175,11 +179,12 @@ impl History {
         self.follow(sleep.tgid, sleep.since_ns);
         let thread = Thread { tgid: sleep.tgid, tid: sleep.tid };
         let Some(known) = self.known(thread) else { return };
-        // One that was in progress has ended now.
-        match known.sleeps.iter_mut().rev().find(|it| it.since_ns == sleep.since_ns) {
+        let place = known.sleeps.partition_point(|it| it.since_ns < sleep.since_ns);
+        match known.sleeps.get_mut(place).filter(|it| it.since_ns == sleep.since_ns) {
+            // One that was in progress has ended now.
             Some(same) => *same = *sleep,
             None => {
-                known.sleeps.push_back(*sleep);
+                known.sleeps.insert(place, *sleep);
                 let gone = known.sleeps.len() > SLEEPS && known.sleeps.pop_front().is_some();
                 self.sleeps += 1 - usize::from(gone);
             }
@@ -268,7 +273,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn until(&mut self, end_ns: u64, did: Did) {
+    fn until(&mut self, end_ns: u64, did: Did<Sleep>) {
         let end_ns = end_ns.min(self.to_ns);
         if end_ns > self.at_ns {
             self.all.push(Part { from_ns: self.at_ns, to_ns: end_ns, did });
@@ -280,9 +285,12 @@ impl Parts {
         if end_ns <= self.at_ns {
             return;
         }
-        for sleep in sleeps {
+        // They are in order, and each ends before the next begins.
+        let first = sleeps.partition_point(|it| it.since_ns <= self.at_ns).saturating_sub(1);
+        let here = sleeps.range(first..).take_while(|it| it.since_ns < end_ns);
+        for sleep in here {
             let woken_ns = sleep.since_ns.saturating_add(sleep.slept_ns);
-            if woken_ns > self.at_ns && sleep.since_ns < end_ns {
+            if woken_ns > self.at_ns {
                 self.until(sleep.since_ns.min(end_ns), Did::NotSeen);
                 self.until(woken_ns.min(end_ns), Did::Slept(*sleep));
             }

@@ -12,7 +12,7 @@ const FOR_S: u32 = 5;
 /// Names that are kept.
 const NAMES: usize = 4096;
 /// Names that are read in a second, at some 10 us each.
-const READS: u32 = 512;
+const READS: u32 = 128;
 
 /// The names of some threads.
 #[derive(Debug, Default)]

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The sleeps of a second, alike ones together.
 
-use super::chain::{Link, LinkDid};
+use super::chain::Link;
+use super::history;
 use super::kind::{Slept, Woken};
 use crate::collect::Emit;
 use deburr_bpf::sched::Call;
@@ -26,7 +27,7 @@ pub(super) struct Kind {
 pub(super) struct NamedLink {
     pub(super) tgid: u32,
     pub(super) name: String,
-    pub(super) did: LinkDid<Slept>,
+    pub(super) did: history::Did<Slept>,
 }
 
 impl NamedLink {
@@ -122,11 +123,11 @@ fn told(it: &Slept, known: &mut dyn FnMut(u32) -> Option<ProcId>) -> recording::
 fn awaited(it: &NamedLink, known: &mut dyn FnMut(u32) -> Option<ProcId>) -> Option<Awaited> {
     let proc = known(it.tgid)?;
     let did = match &it.did {
-        LinkDid::NotSeen => Did::NotSeen,
-        LinkDid::OnCpu => Did::OnCpu,
-        LinkDid::Queued => Did::Queued,
-        LinkDid::Throttled => Did::Throttled,
-        LinkDid::Slept(slept) => Did::Slept(told(slept, known)),
+        history::Did::NotSeen => Did::NotSeen,
+        history::Did::OnCpu => Did::OnCpu,
+        history::Did::Queued => Did::Queued,
+        history::Did::Throttled => Did::Throttled,
+        history::Did::Slept(slept) => Did::Slept(told(slept, known)),
     };
     Some(Awaited { proc, thread: it.name.clone(), did })
 }
@@ -177,7 +178,7 @@ mod tests {
         for address in 0..200 {
             let it = Sleep { arguments: [address, 0, 0], ..sleep(Object::None, Context::Thread) };
             let slept = Slept::of(&it, &Listening::default()).unwrap();
-            let link = NamedLink { tgid: 8, name: "holder".into(), did: LinkDid::OnCpu };
+            let link = NamedLink { tgid: 8, name: "holder".into(), did: history::Did::OnCpu };
             let kind = Kind { slept, thread: Some("worker".into()), behind: vec![link] };
             sums.add(7, kind, Sum { ns: 10, looked_at: 1, longest_ns: 10 });
         }
