@@ -84,9 +84,7 @@ fn check(view: &View) -> Verdict {
             units::counted(it.drops, "request was dropped", "requests were dropped"),
             units::count(it.requests() as f64)
         ),
-        None => {
-            "no request for a connection was dropped by a listening socket of the target".into()
-        }
+        None => "no listening socket dropped a request for a connection".into(),
     };
     Verdict::Quiet { closest }
 }

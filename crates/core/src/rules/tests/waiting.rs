@@ -41,6 +41,11 @@ fn clients() -> Slept {
     slept("epoll_wait", SleptOn::Inet { protocol, listens, port, remote, asked, ready })
 }
 
+/// A socket that was made by the process itself, as one of a pair.
+fn pair() -> Slept {
+    slept("epoll_wait", SleptOn::Unix { peer: None, accepted: false, ready: true })
+}
+
 fn fsync() -> Did {
     let on = SleptOn::File { device: "8:1".into(), inode: 12 };
     Did::Slept(Slept { state: SleepState::BlockIo, ..slept("fsync", on) })
@@ -177,6 +182,9 @@ fn who_waits_for_work_for_clients_or_for_what_it_has_not_asked_for_has_no_findin
         // A thread that works off what another one makes every second.
         service(|api, _| vec![(condition(), by(api, Did::Slept(timer())), 70 * S)]),
         service(|_, _| vec![(timer(), vec![], 70 * S)]),
+        // An event loop, which one of its own threads wakes through a pair of sockets.
+        service(|api, _| vec![(pair(), by(api, Did::OnCpu), 20 * S)]),
+        service(|api, _| vec![(pair(), by(api, Did::Slept(clients())), 70 * S)]),
         // Of this no thread is late; it computes.
         service(|api, _| vec![(condition(), by(api, Did::OnCpu), 20 * S)]),
         // A short wait for a lock, now and then.
@@ -200,9 +208,13 @@ fn a_pool_without_work_is_idle_and_a_late_dispatcher_is_not() {
     assert!(kinds(&pool(), work) > 15.0 * kinds(&pool(), others));
     let ratio = kinds(&late(), others) / kinds(&late(), work);
     assert!((ratio - 12.0 / 40.0).abs() < 1e-6, "{ratio}");
-    let report = judged(&late());
-    let it = finding(&report, "OFF003");
-    assert!(it.title.contains("`dispatcher`") && it.title.contains("a CPU"), "{}", it.title);
+    let woken = service(|api, _| vec![(pair(), behind(api, "dispatcher", Did::Queued), 12 * S)]);
+    for scene in [late(), woken] {
+        let report = judged(&scene);
+        assert_eq!(found(&report), ["OFF003"]);
+        let it = finding(&report, "OFF003");
+        assert!(it.title.contains("`dispatcher`") && it.title.contains("a CPU"), "{}", it.title);
+    }
 }
 
 #[test]

@@ -28,12 +28,12 @@ fn check(view: &View) -> Verdict {
     waits::verdict(view, is_late, "for late threads of its own", finding)
 }
 
-/// Another thread of the process ended it, and waited for a CPU or for a disk. Locks and sockets have rules of their own.
+/// Another thread of the process ended it, and waited for a CPU or for a disk. Locks and connections to others have rules of
+/// their own.
 fn is_late((id, key, _): &Sleep<'_>) -> bool {
     let reason = Reason::of(&key.behind);
     let own = key.behind.first().is_some_and(|first| first.proc == *id);
-    let socket = matches!(key.slept.on, SleptOn::Inet { .. } | SleptOn::Unix { .. });
-    own && !socket
+    own && !matches!(key.slept.on, SleptOn::Inet { .. })
         && !is_lock(&key.slept)
         && !is_file_lock(&key.slept)
         && kind::of(key) == SleepKind::WaitsForOthers

@@ -34,14 +34,15 @@ fn check(view: &View) -> Verdict {
     waits::verdict(view, is_for_answer, "for answers of others", finding)
 }
 
-/// It asked on a connection of its own, or a unix socket's other end was seen at work.
-fn is_for_answer((_, key, _): &Sleep<'_>) -> bool {
+/// It asked on a connection of its own, or a unix socket's other end was seen at work, which is not the process itself.
+fn is_for_answer((id, key, _): &Sleep<'_>) -> bool {
     let connection = match key.slept.on {
         SleptOn::Inet { listens, .. } => listens == Some(false),
         SleptOn::Unix { accepted, .. } => !accepted,
         _ => false,
     };
-    connection && kind::of(key) == SleepKind::WaitsForOthers && !kind::sends(&key.slept)
+    let own = key.behind.first().is_some_and(|first| first.proc == *id);
+    connection && !own && kind::of(key) == SleepKind::WaitsForOthers && !kind::sends(&key.slept)
 }
 
 fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
