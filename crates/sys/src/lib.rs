@@ -9,6 +9,7 @@
 //! - [`memory`]: an allocator that ends the process with a message if there is no memory.
 //! - [`mutex`]: a mutex of the C library (`pthread_mutex_lock`).
 //! - [`namespace`]: a network namespace of a process's own (`unshare`).
+//! - [`populate`]: memory that is mapped, populated and given back (`mmap`).
 //! - [`realtime`]: precedence over ordinary tasks (`sched_setscheduler`).
 //! - [`scheduling`]: the policy of any thread (`sched_getscheduler`).
 //! - [`signal`]: whether a signal is ignored (`sigaction`).
@@ -23,6 +24,7 @@ pub mod lock;
 pub mod memory;
 pub mod mutex;
 pub mod namespace;
+pub mod populate;
 pub mod realtime;
 pub mod scheduling;
 pub mod signal;

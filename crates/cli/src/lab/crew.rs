@@ -1,19 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A victim whose threads wait for one of them: for a lock that it holds, or for work that it hands out.
+//! A victim whose threads wait for one of them: for a lock that it holds, in memory or of a file, or for work that it hands
+//! out.
 
 use super::scenario::check_period_us;
 use super::stage::Stage;
 use super::victim::{Summary, Window, compute, now_ns, sleep_until};
 use super::victims::{Running, Victim, VictimSpec, WhichRun};
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use deburr_sys::mutex::Mutex;
+use deburr_sys::populate::populate;
+use rustix::fs::{FlockOperation, flock};
 use rustix::thread::{ClockId, set_name};
 use serde::Deserialize;
 use std::ffi::CStr;
+use std::fs::File;
 use std::io::BufRead as _;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex as Protected, PoisonError};
 use std::time::Duration;
+
+/// Bytes of a page.
+const PAGE: usize = 4096;
 
 /// A victim with workers, and one thread that they wait for.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -24,7 +32,7 @@ pub(crate) struct CrewSpec {
     /// Time from one request of a worker to the next, in microseconds.
     period_us: u64,
     /// Time for which the other thread holds the lock, or works before it hands out, in each of its periods, which are
-    /// twice as long as this with the fault; in microseconds.
+    /// twice as long as this with the fault; in microseconds. Of an address space, the pages that it maps.
     hold_us: u64,
     /// The same in the control run.
     control_hold_us: u64,
@@ -39,6 +47,10 @@ pub(crate) struct CrewSpec {
 pub(crate) enum WaitsFor {
     /// A lock.
     Lock,
+    /// A lock of a file.
+    FileLock,
+    /// The lock of their address space.
+    AddressSpace,
     /// Work that a dispatcher hands out.
     Thread,
 }
@@ -58,12 +70,22 @@ impl Victim for CrewSpec {
         let does = if self.sleeps { "sleeps" } else { "computes" };
         let (waits, whom) = match self.waits_for {
             WaitsFor::Lock => ("needs a lock", "another thread holds it while it"),
+            WaitsFor::FileLock => ("needs a lock of a file", "another thread holds it while it"),
+            WaitsFor::AddressSpace => ("maps a page", "another thread"),
             WaitsFor::Thread => ("waits for work", "a dispatcher hands it out after it"),
         };
-        let (workers, hold, less) = (self.workers, ms(self.hold_us), ms(self.control_hold_us));
+        let (workers, hold, less) = (self.workers, self.hold_us, self.control_hold_us);
+        let other = match self.waits_for {
+            WaitsFor::AddressSpace => {
+                format!("{whom} maps {hold} pages at once, in the control run {less}")
+            }
+            _ => {
+                format!("{whom} {does} for {} ms, in the control run for {} ms", ms(hold), ms(less))
+            }
+        };
         vec![
             format!("{workers} threads, each of which {waits} every {} ms", ms(self.period_us)),
-            format!("{whom} {does} for {hold} ms, in the control run for {less} ms"),
+            other,
         ]
     }
 
@@ -71,6 +93,8 @@ impl Victim for CrewSpec {
         let hold_us = if run.with_faults { self.hold_us } else { self.control_hold_us };
         let waits_for = match self.waits_for {
             WaitsFor::Lock => "lock",
+            WaitsFor::FileLock => "file-lock",
+            WaitsFor::AddressSpace => "address-space",
             WaitsFor::Thread => "thread",
         };
         let mut what: Vec<String> = vec![
@@ -80,6 +104,7 @@ impl Victim for CrewSpec {
             format!("--period-us={}", self.period_us),
             format!("--hold-us={hold_us}"),
             format!("--pause-us={}", 2 * self.hold_us - hold_us),
+            format!("--file={}", stage.scratch("lock").display()),
         ];
         what.extend(self.sleeps.then(|| "--sleeps".into()));
         spec.start_worker(stage, &what)
@@ -101,9 +126,20 @@ pub(crate) struct CrewArgs {
     /// Time until that begins again
     #[arg(long)]
     pause_us: u64,
+    /// File whose lock they wait for
+    #[arg(long)]
+    file: PathBuf,
     /// Sleep meanwhile instead of computing
     #[arg(long)]
     sleeps: bool,
+}
+
+impl CrewArgs {
+    /// Each thread has the file open itself: a lock belongs to that.
+    fn open(&self) -> Result<File> {
+        let open = File::options().create(true).append(true).open(&self.file);
+        open.with_context(|| format!("cannot open `{}`", self.file.display()))
+    }
 }
 
 /// What the threads share.
@@ -125,15 +161,18 @@ pub(crate) fn work_until_told(args: &CrewArgs) -> Result<()> {
     line.clear();
     let shared = Shared::default();
     let answers = std::thread::scope(|scope| {
-        scope.spawn(|| lead(args, &shared));
+        let leader = scope.spawn(|| lead(args, &shared));
         let worker = |_| scope.spawn(|| work(args, &shared));
         let workers: Vec<_> = (0..args.workers).map(worker).collect();
         let told = stdin.read_line(&mut line);
         shared.stop.store(true, Ordering::Relaxed);
-        let join = |it: std::thread::ScopedJoinHandle<'_, Vec<(u64, u64)>>| it.join();
-        let answers = workers.into_iter().flat_map(|it| join(it).expect("a worker does not panic"));
-        let answers: Vec<(u64, u64)> = answers.collect();
-        told.map(|_| answers)
+        let mut answers = Vec::new();
+        for worker in workers {
+            answers.extend(worker.join().expect("a worker does not panic")?);
+        }
+        leader.join().expect("the leader does not panic")?;
+        told?;
+        anyhow::Ok(answers)
     })?;
     let window: Window = line.parse()?;
     println!("{}", serde_json::to_string(&Summary::of_answers(&answers, window))?);
@@ -146,11 +185,13 @@ fn name(it: &CStr) {
 }
 
 /// Holds the lock, or hands out work.
-fn lead(args: &CrewArgs, shared: &Shared) {
+fn lead(args: &CrewArgs, shared: &Shared) -> Result<()> {
     name(match args.waits_for {
-        WaitsFor::Lock => c"holder",
+        WaitsFor::Lock | WaitsFor::FileLock => c"holder",
+        WaitsFor::AddressSpace => c"mapper",
         WaitsFor::Thread => c"dispatcher",
     });
+    let file = args.open()?;
     let hold = || {
         if args.sleeps {
             std::thread::sleep(Duration::from_micros(args.hold_us));
@@ -165,6 +206,12 @@ fn lead(args: &CrewArgs, shared: &Shared) {
                 let _held = shared.lock.lock();
                 hold();
             }
+            WaitsFor::FileLock => {
+                flock(&file, FlockOperation::LockExclusive)?;
+                hold();
+                flock(&file, FlockOperation::Unlock)?;
+            }
+            WaitsFor::AddressSpace => populate(usize::try_from(args.hold_us)? * PAGE)?,
             WaitsFor::Thread => {
                 hold();
                 *shared.work.lock().unwrap_or_else(PoisonError::into_inner) = due_ns;
@@ -176,11 +223,13 @@ fn lead(args: &CrewArgs, shared: &Shared) {
     // The last ones that wait.
     *shared.work.lock().unwrap_or_else(PoisonError::into_inner) = u64::MAX;
     shared.handed_out.notify_all();
+    Ok(())
 }
 
 /// Returns when each request was due and when it was done, in nanoseconds.
-fn work(args: &CrewArgs, shared: &Shared) -> Vec<(u64, u64)> {
+fn work(args: &CrewArgs, shared: &Shared) -> Result<Vec<(u64, u64)>> {
     name(c"worker");
+    let file = args.open()?;
     let mut answers = Vec::new();
     let mut due_ns = now_ns(ClockId::Monotonic);
     while !shared.stop.load(Ordering::Relaxed) {
@@ -188,6 +237,15 @@ fn work(args: &CrewArgs, shared: &Shared) -> Vec<(u64, u64)> {
             WaitsFor::Lock => {
                 sleep_until(due_ns);
                 drop(shared.lock.lock());
+            }
+            WaitsFor::FileLock => {
+                sleep_until(due_ns);
+                flock(&file, FlockOperation::LockExclusive)?;
+                flock(&file, FlockOperation::Unlock)?;
+            }
+            WaitsFor::AddressSpace => {
+                sleep_until(due_ns);
+                populate(PAGE)?;
             }
             WaitsFor::Thread => {
                 let last = due_ns;
@@ -200,9 +258,9 @@ fn work(args: &CrewArgs, shared: &Shared) -> Vec<(u64, u64)> {
         if due_ns < u64::MAX {
             answers.push((due_ns, done_ns));
         }
-        if args.waits_for == WaitsFor::Lock {
+        if args.waits_for != WaitsFor::Thread {
             due_ns = (due_ns + args.period_us * 1000).max(done_ns);
         }
     }
-    answers
+    Ok(answers)
 }

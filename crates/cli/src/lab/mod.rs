@@ -10,6 +10,7 @@ mod check;
 mod crew;
 mod disk;
 mod drive;
+mod exchange;
 mod expect;
 mod experiment;
 mod fanout;

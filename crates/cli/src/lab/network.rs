@@ -52,8 +52,14 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// Chooses a port for TCP that is free now, and that no other process is expected to take.
+    pub(super) fn choose_port(&mut self) -> Result<()> {
+        self.port = Some(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port());
+        Ok(())
+    }
+
     pub(crate) fn port(&self) -> Result<u16> {
-        self.port.context("the scenario has no `[victim.network]`")
+        self.port.context("the scenario has no victim that uses the network")
     }
 
     pub(crate) fn victim(&self) -> Result<u32> {
@@ -104,13 +110,14 @@ impl Victim for NetworkSpec {
     }
 
     fn prepare(&self, stage: &mut Stage) -> Result<()> {
-        // The port is free now, and no other process is expected to take it.
-        let address = (Ipv4Addr::LOCALHOST, 0);
-        stage.place.port = Some(match self {
-            Self::Receives { .. } => UdpSocket::bind(address)?.local_addr()?.port(),
-            _ => TcpListener::bind(address)?.local_addr()?.port(),
-        });
-        Ok(())
+        match self {
+            Self::Receives { .. } => {
+                let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+                stage.place.port = Some(socket.local_addr()?.port());
+                Ok(())
+            }
+            _ => stage.place.choose_port(),
+        }
     }
 
     fn start(&self, spec: &VictimSpec, stage: &Stage, _run: WhichRun<'_>) -> Result<Running> {

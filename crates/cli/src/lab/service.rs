@@ -161,7 +161,7 @@ impl Victim for ServiceSpec {
             what: &what,
         })?;
         stage.settle(SETTLE)?;
-        Ok(Running { pid: service.pid(), measures, service: Some(service), limit: Some(limit) })
+        Ok(Running { pid: service.pid(), measures, beside: Some(service), limit: Some(limit) })
     }
 }
 

@@ -2,6 +2,7 @@
 //! What suffers in a scenario: the kinds of victims, one per file, and how a scenario file chooses one.
 
 use super::crew::CrewSpec;
+use super::exchange::ExchangeSpec;
 use super::io::BrokerSpec;
 use super::network::NetworkSpec;
 use super::reader::ReaderSpec;
@@ -38,6 +39,8 @@ pub(crate) struct VictimSpec {
     reader: Option<ReaderSpec>,
     /// Or one whose threads wait for each other. Its fault is how long.
     crew: Option<CrewSpec>,
+    /// Or one that needs a backend. Its fault is how long that takes.
+    exchange: Option<ExchangeSpec>,
     /// Or a process that sends or receives over the network.
     network: Option<NetworkSpec>,
 }
@@ -52,6 +55,7 @@ impl VictimSpec {
             ("service", self.service.is_some()),
             ("reader", self.reader.is_some()),
             ("crew", self.crew.is_some()),
+            ("exchange", self.exchange.is_some()),
             ("network", self.network.is_some()),
         ];
         let chosen: Vec<&str> = others.iter().filter(|it| it.1).map(|it| it.0).collect();
@@ -59,7 +63,9 @@ impl VictimSpec {
             let own_work = (self.threads, self.work_us, self.period_us) != (0, 0, 0);
             ensure!(!own_work, "`victim.{key}` has no `threads`, `work_us` and `period_us`");
         } else if !chosen.is_empty() {
-            bail!("`victim` is a `broker`, a `service`, a `reader`, a `crew` or of the `network`");
+            bail!(
+                "`victim` is a `broker`, a `service`, a `reader`, a `crew`, an `exchange` or of the `network`"
+            );
         }
         self.as_victim().validate(&self.cgroup)
     }
@@ -78,6 +84,8 @@ impl VictimSpec {
             Box::new(reader.clone())
         } else if let Some(crew) = &self.crew {
             Box::new(crew.clone())
+        } else if let Some(exchange) = &self.exchange {
+            Box::new(exchange.clone())
         } else if let Some(network) = &self.network {
             Box::new(network.clone())
         } else {
@@ -96,7 +104,7 @@ impl VictimSpec {
             realtime: false,
             what,
         })?;
-        Ok(Running { pid: measures.pid(), measures, service: None, limit: None })
+        Ok(Running { pid: measures.pid(), measures, beside: None, limit: None })
     }
 }
 
@@ -151,9 +159,9 @@ pub(crate) struct Running {
     pub(super) pid: u32,
     /// The process that measures its latency: the victim itself, or its driver.
     pub(super) measures: Worker,
-    /// The victim, if it does not measure itself.
+    /// The victim, if it does not measure itself, or what it needs.
     #[expect(dead_code, reason = "runs as long as it is kept")]
-    pub(super) service: Option<Worker>,
+    pub(super) beside: Option<Worker>,
     /// Directory of the cgroup with its CPU limit, if the lab calibrates one.
     pub(super) limit: Option<PathBuf>,
 }

@@ -5,6 +5,7 @@
 use super::crew::{self, CrewArgs};
 use super::disk::{self, DiskArgs};
 use super::drive::{self, DriveArgs};
+use super::exchange::{self, BackendArgs, ExchangeArgs};
 use super::fanout::{self, FanoutArgs};
 use super::forks::{self, ForksArgs};
 use super::io::{self, IoArgs, SyncsArgs};
@@ -77,6 +78,10 @@ enum Work {
     Reader(ReadArgs),
     /// Work with threads that wait for each other from the first line of standard input to the second
     Crew(CrewArgs),
+    /// Exchange messages with a backend from the first line of standard input to the second
+    Exchange(ExchangeArgs),
+    /// Take messages for ever
+    Backend(BackendArgs),
     /// Send or receive over the network
     Network(NetworkArgs),
     /// Start programs that end at once, for ever
@@ -164,12 +169,14 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<()> {
         Work::Writer(writer) => return io::write(writer),
         Work::Committer(committer) => return io::commit(committer),
         Work::Network(network) => return network::work(network),
+        Work::Backend(backend) => return exchange::serve(backend),
         _ => println!("ready"),
     }
     match &args.work {
         Work::Drive(load) => drive::drive(load),
         Work::Reader(args) => reader::read_until_told(args),
         Work::Crew(args) => crew::work_until_told(args),
+        Work::Exchange(args) => exchange::work_until_told(args),
         Work::Serve(demand) => victim::serve_until_told(demand.demand()),
         Work::Load(demand) => victim::serve_for_ever(demand.demand()),
         Work::Forks(forks) => forks::fork_for_ever(forks),

@@ -53,7 +53,9 @@ pub use long_wait::LongWait;
 pub use net::{DatagramTick, ListenerTick, NetnsTick, ResentTick};
 pub use reclaim::{MemoryBound, MemoryReading, ReclaimKind, ReclaimTick};
 pub use runtime::{Confidence, NamedThreads, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
-pub use sleep::{Awaited, CHAIN, Did, SleepState, SleepTick, Slept, SleptOn, WokenBy};
+pub use sleep::{
+    Awaited, CHAIN, Did, SleepState, SleepTick, Slept, SleptOn, WokenBy, changes_address_space,
+};
 pub use sums::Sums;
 pub use syscalls::{
     FILE_OP_NAMES, FILE_OPS, FileClass, SyscallFile, SyscallRecord, SyscallSpan, SyscallTotal,

@@ -104,9 +104,10 @@ pub enum WokenBy {
         /// What it did in the kernel, as in [`SleepTick::call`].
         call: String,
     },
-    /// The network, in the context of the process that sent, on this host.
+    /// The network, in the context of the process at the other end, on this host: one that sent, or that made room by
+    /// receiving.
     Sender {
-        /// The process that sent.
+        /// That process.
         proc: ProcId,
     },
     /// A soft interrupt: the network, or the end of a transfer.
@@ -163,6 +164,10 @@ pub struct Awaited {
     pub proc: ProcId,
     /// Its name; empty if it is not known.
     pub thread: String,
+    /// It waited for an answer, and the thread of the same process that waits for it has lately waited for one of the same
+    /// other end itself: they take turns.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub too: bool,
     /// What it did meanwhile.
     #[serde(flatten)]
     pub did: Did,
@@ -224,6 +229,38 @@ const FUTEX_WAIT: u32 = 0;
 const FUTEX_LOCKS: [u32; 2] = [6, 13];
 /// What a mutex of glibc holds while somebody waits for it.
 const CONTENDED: u32 = 2;
+
+/// Calls that take the lock of the address space of their process, and what else does.
+const MEMORY: &[&str] = &[
+    "(page fault)",
+    "mmap",
+    "munmap",
+    "mremap",
+    "mprotect",
+    "pkey_mprotect",
+    "madvise",
+    "process_madvise",
+    "brk",
+    "mlock",
+    "mlock2",
+    "munlock",
+    "mlockall",
+    "munlockall",
+    "mbind",
+    "migrate_pages",
+    "move_pages",
+    "clone",
+    "clone3",
+    "fork",
+    "shmat",
+    "shmdt",
+];
+
+/// Whether a call, as in [`SleepTick::call`], takes the lock of the address space of its process.
+#[must_use]
+pub fn changes_address_space(call: &str) -> bool {
+    MEMORY.contains(&call)
+}
 
 impl SleptOn {
     /// Whether a futex with this operation and expected value is a lock: one that the kernel hands over, or a mutex of

@@ -2,7 +2,9 @@
 //! Whether a sleep is time that somebody lost.
 
 use crate::finding::SleepKind;
-use crate::recording::{Awaited, Did, SleepState, Slept, SleptOn, WokenBy};
+use crate::recording::{
+    Awaited, Did, ProcId, SleepState, Slept, SleptOn, WokenBy, changes_address_space,
+};
 use crate::view::SleepKey;
 
 /// Calls that end when a time has passed.
@@ -58,12 +60,36 @@ pub(in crate::rules) fn is_file_lock(slept: &Slept) -> bool {
     FILE_LOCKS.contains(&slept.call.as_str())
 }
 
+/// The first thread of the chain of which it can be told decides: one that asked a peer waits for others, whatever that peer
+/// waits for.
 fn of_chain(behind: &[Awaited]) -> SleepKind {
-    match behind.last().map(|it| &it.did) {
-        None | Some(Did::NotSeen) => SleepKind::NotKnown,
-        Some(Did::OnCpu | Did::Queued | Did::Throttled) => SleepKind::WaitsForOthers,
-        Some(Did::Slept(slept)) => of_sleep(slept),
-    }
+    let kind = |it: &Awaited| match &it.did {
+        Did::NotSeen => SleepKind::NotKnown,
+        Did::OnCpu | Did::Queued | Did::Throttled => SleepKind::WaitsForOthers,
+        Did::Slept(slept) => of_sleep(slept),
+    };
+    let known = behind.iter().map(kind).find(|kind| *kind != SleepKind::NotKnown);
+    known.unwrap_or(SleepKind::NotKnown)
+}
+
+/// Whether it waits for an answer on a connection that its process opened.
+pub(in crate::rules) fn is_answer(slept: &Slept) -> bool {
+    let connection = match slept.on {
+        SleptOn::Inet { listens, .. } => listens == Some(false),
+        SleptOn::Unix { accepted, .. } => !accepted,
+        _ => false,
+    };
+    connection && !sends(slept)
+}
+
+/// Whether it waits for the lock of its process's address space: in a call that changes it, or in a page fault, woken by a
+/// thread of the process that was in one, too.
+pub(in crate::rules) fn is_address_space(own: ProcId, slept: &Slept) -> bool {
+    let woken = match &slept.woken {
+        WokenBy::Thread { proc, call } => *proc == own && changes_address_space(call),
+        _ => false,
+    };
+    woken && slept.state == SleepState::Uninterruptible && changes_address_space(&slept.call)
 }
 
 fn of_sleep(slept: &Slept) -> SleepKind {
@@ -96,7 +122,6 @@ fn of_sleep(slept: &Slept) -> SleepKind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::ProcId;
 
     fn slept(call: &str, on: SleptOn, woken: WokenBy) -> Slept {
         Slept { state: SleepState::Asleep, call: call.into(), on, woken }
@@ -153,7 +178,7 @@ mod tests {
     fn a_pool_waits_for_what_its_dispatcher_waits_for() {
         use SleepKind::{NotKnown, OwnTimer, WaitsForOthers, WaitsForWork};
         let condition = || SleptOn::Futex { address: 64, value: 0, op: 9 };
-        let own = |did| vec![Awaited { proc: ProcId(1), thread: "dispatcher".into(), did }];
+        let own = |did| Awaited { proc: ProcId(1), thread: "dispatcher".into(), too: false, did };
         let does = |call, on, woken| Did::Slept(slept(call, on, woken));
         let by = || WokenBy::SoftInterrupt;
         for (did, kind) in [
@@ -166,13 +191,19 @@ mod tests {
             (does("futex", condition(), by()), NotKnown),
         ] {
             let slept = slept("futex", condition(), WokenBy::NotKnown);
-            let key = SleepKey { slept, thread: None, behind: own(did) };
+            let key = SleepKey { slept, thread: None, behind: vec![own(did)] };
             assert_eq!(of(&key), kind, "{key:?}");
         }
+        // The dispatcher asked somebody, who is late for a reason of his own.
+        let asked = own(does("recvfrom", inet(Some(false)), by()));
+        let naps = own(does("clock_nanosleep", SleptOn::NotKnown, by()));
+        let slept = slept("futex", condition(), WokenBy::NotKnown);
+        let key = SleepKey { slept, thread: None, behind: vec![asked, naps] };
+        assert_eq!(of(&key), WaitsForOthers);
         let lock = SleptOn::Futex { address: 64, value: 2, op: 0 };
-        let slept = slept("futex", lock, WokenBy::NotKnown);
+        let slept = super::Slept { on: lock, ..key.slept };
         let did = does("clock_nanosleep", SleptOn::NotKnown, by());
-        let key = SleepKey { slept, thread: None, behind: own(did) };
+        let key = SleepKey { slept, thread: None, behind: vec![own(did)] };
         assert_eq!(of(&key), WaitsForOthers, "who sleeps with a lock keeps others waiting");
     }
 }

@@ -4,7 +4,7 @@
 use super::waits::{self, Reason, Sleep, Waits};
 use crate::finding::{Area, Finding, Fix, Question, Severity, SleepKind};
 use crate::recording::{SleptOn, Source};
-use crate::rules::asleep::kind::{self, is_file_lock, is_lock};
+use crate::rules::asleep::kind::{self, is_address_space, is_file_lock, is_lock};
 use crate::rules::words::{self, group_name};
 use crate::rules::{Check, Rule, Status, Verdict, severity};
 use crate::view::View;
@@ -32,10 +32,11 @@ fn check(view: &View) -> Verdict {
 /// their own.
 fn is_late((id, key, _): &Sleep<'_>) -> bool {
     let reason = Reason::of(&key.behind);
-    let own = key.behind.first().is_some_and(|first| first.proc == *id);
+    let own = key.behind.iter().all(|it| it.proc == *id);
     own && !matches!(key.slept.on, SleptOn::Inet { .. })
         && !is_lock(&key.slept)
         && !is_file_lock(&key.slept)
+        && !is_address_space(*id, &key.slept)
         && kind::of(key) == SleepKind::WaitsForOthers
         && matches!(reason, Reason::Queued | Reason::Throttled | Reason::BlockIo)
 }

@@ -4,11 +4,22 @@
 mod file_lock;
 mod late_thread;
 mod lock_wait;
+mod mmap_lock;
+mod peer_does_not_read;
+mod peers;
+mod pool_exhausted;
 mod waits;
 mod waits_for_peer;
 
 use super::Rule;
 
 /// The rules of this area, by code.
-pub(super) const RULES: &[&Rule] =
-    &[&lock_wait::RULE, &waits_for_peer::RULE, &late_thread::RULE, &file_lock::RULE];
+pub(super) const RULES: &[&Rule] = &[
+    &lock_wait::RULE,
+    &waits_for_peer::RULE,
+    &late_thread::RULE,
+    &mmap_lock::RULE,
+    &peer_does_not_read::RULE,
+    &file_lock::RULE,
+    &pool_exhausted::RULE,
+];

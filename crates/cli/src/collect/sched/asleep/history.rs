@@ -2,7 +2,7 @@
 //! What the threads of some processes did lately: their runs, their waits for a CPU, and those of their sleeps that were
 //! looked at. Times are those of the run queues' clock.
 
-use super::kind::lock_of;
+use super::kind::{Lock, lock_of};
 use deburr_bpf::sched::{Context, Run, Sleep};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -91,7 +91,7 @@ pub(super) struct History {
     threads: BTreeMap<u32, Known>,
     strangers: VecDeque<Run>,
     /// By process and address: when a lock was handed over, and by whom.
-    locks: HashMap<(u32, u64), VecDeque<(u64, Thread)>>,
+    locks: HashMap<Lock, VecDeque<(u64, Thread)>>,
     runs: usize,
     sleeps: usize,
 }
@@ -116,7 +116,10 @@ impl History {
         self.followed.retain(|tgid, _| tgids.contains(tgid));
         let followed = &self.followed;
         self.threads.retain(|_, it| followed.contains_key(&it.tgid));
-        self.locks.retain(|(tgid, _), _| followed.contains_key(tgid));
+        self.locks.retain(|lock, _| match lock {
+            Lock::Word(tgid, _) | Lock::AddressSpace(tgid) => followed.contains_key(tgid),
+            Lock::File(..) => true,
+        });
         self.runs = self.threads.values().map(|it| it.runs.len()).sum();
         self.sleeps = self.threads.values().map(|it| it.sleeps.len()).sum();
     }
@@ -196,14 +199,14 @@ impl History {
                 self.sleeps -= gone;
             }
         }
-        if let Some(address) = lock_of(sleep)
+        if let Some(lock) = lock_of(sleep)
             && sleep.waker.context == Context::Thread
         {
-            self.handed_over((sleep.tgid, address), sleep);
+            self.handed_over(lock, sleep);
         }
     }
 
-    fn handed_over(&mut self, lock: (u32, u64), sleep: &Sleep) {
+    fn handed_over(&mut self, lock: Lock, sleep: &Sleep) {
         if self.locks.len() >= LOCKS && !self.locks.contains_key(&lock) {
             self.locks.clear();
         }
@@ -227,7 +230,7 @@ impl History {
         to_ns: u64,
     ) -> Vec<(u64, u64, Thread)> {
         let last = Thread { tgid: sleep.waker.tgid, tid: sleep.waker.tid };
-        let handed = lock_of(sleep).and_then(|address| self.locks.get(&(sleep.tgid, address)));
+        let handed = lock_of(sleep).and_then(|lock| self.locks.get(&lock));
         let mut holders = Vec::new();
         let mut at_ns = from_ns;
         for &(end_ns, by) in handed.into_iter().flatten() {
@@ -238,6 +241,12 @@ impl History {
         }
         holders.push((at_ns, to_ns, last));
         holders
+    }
+
+    /// The last sleeps of a thread that are kept, the latest first.
+    pub(super) fn lately(&self, it: Thread, most: usize) -> impl Iterator<Item = &Sleep> {
+        let known = self.threads.get(&it.tid).filter(|known| known.tgid == it.tgid);
+        known.into_iter().flat_map(|known| known.sleeps.iter().rev()).take(most)
     }
 
     /// What a thread did in `from_ns..to_ns`, in parts that follow each other without gaps.

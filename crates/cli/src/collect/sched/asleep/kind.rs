@@ -3,8 +3,9 @@
 
 use super::listening::Listening;
 use deburr_bpf::sched::{Call, Context as Woke, Inet, Object, Sleep, State, Waker};
-use deburr_core::recording::{SleepState, SleptOn};
+use deburr_core::recording::{SleepState, SleptOn, changes_address_space};
 use deburr_core::text::name::decode;
+use std::net::SocketAddr;
 
 /// Values of a futex that mark something; all others are as good as [`OTHER_VALUE`].
 const OTHER_VALUE: u32 = 3;
@@ -45,7 +46,7 @@ impl Slept {
             _ => return None,
         };
         let (on, peer) = on_of(sleep, listening);
-        let woken = woken_of(sleep.waker, &on);
+        let woken = woken_of(sleep.waker, sleep.call, &on);
         Some(Self { state, call: Some(sleep.call), woken, on, peer })
     }
 
@@ -74,13 +75,73 @@ pub(super) fn port_of(sleep: &Sleep) -> Option<(u32, u16)> {
     }
 }
 
-/// Address of the lock that a sleep waits for, if that is a word in the memory of its process.
-pub(super) fn lock_of(sleep: &Sleep) -> Option<u64> {
+/// A lock for which threads wait, and which is handed over from one to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Lock {
+    /// A word in the memory of a process, at an address.
+    Word(u32, u64),
+    /// A lock of a file: device and inode. Processes share it.
+    File(u32, u64),
+    /// The lock of the address space of a process.
+    AddressSpace(u32),
+}
+
+/// The lock that a sleep waits for.
+pub(super) fn lock_of(sleep: &Sleep) -> Option<Lock> {
     let [address, op, value] = sleep.arguments;
-    (matches!(sleep.object, Object::None)
-        && is(sleep.call, &["futex"])
-        && SleptOn::is_lock((op & FUTEX_OPERATION) as u32, value as u32))
-    .then_some(address)
+    let is_word = || SleptOn::is_lock((op & FUTEX_OPERATION) as u32, value as u32);
+    let changes = |call: Call| changes_address_space(&call.name());
+    match sleep.object {
+        Object::None if is(sleep.call, &["futex"]) => {
+            is_word().then_some(Lock::Word(sleep.tgid, address))
+        }
+        Object::File { device, inode, .. } if is(sleep.call, &["flock", "fcntl"]) => {
+            Some(Lock::File(device, inode))
+        }
+        _ => (sleep.state == State::Uninterruptible as u8
+            && sleep.waker.context == Woke::Thread
+            && sleep.waker.tgid == sleep.tgid
+            && changes(sleep.call)
+            && changes(sleep.waker.call))
+        .then_some(Lock::AddressSpace(sleep.tgid)),
+    }
+}
+
+/// Whether a thread sleeps on a word in its memory that is no lock: a condition, a semaphore.
+pub(super) fn is_condition(sleep: &Sleep) -> bool {
+    matches!(sleep.object, Object::None)
+        && is(sleep.call, &["futex", "futex_wait", "futex_waitv"])
+        && lock_of(sleep).is_none()
+}
+
+/// The other end of a connection that a process opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OtherEnd {
+    Address(SocketAddr),
+    /// Of a unix socket: the process that listened.
+    Process(u32),
+}
+
+impl OtherEnd {
+    pub(super) fn of(slept: &Slept) -> Option<Self> {
+        match &slept.on {
+            SleptOn::Inet { listens: Some(false), remote, .. } => {
+                Some(Self::Address(remote.as_ref()?.parse().ok()?))
+            }
+            SleptOn::Unix { accepted: false, .. } => slept.peer.map(Self::Process),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_of(self, object: &Object) -> bool {
+        match *object {
+            Object::Inet(Inet { remote, remote_port, .. }) => {
+                self == Self::Address(SocketAddr::new(remote, remote_port))
+            }
+            Object::Unix { peer, has_address: false, .. } => self == Self::Process(peer),
+            _ => false,
+        }
+    }
 }
 
 fn is(call: Call, names: &[&str]) -> bool {
@@ -136,8 +197,7 @@ fn inet_of(tgid: u32, inet: Inet, listening: &Listening) -> SleptOn {
         protocol,
         listens,
         port: (listens == Some(true)).then_some(inet.local_port),
-        remote: connected
-            .then(|| std::net::SocketAddr::new(inet.remote, inet.remote_port).to_string()),
+        remote: connected.then(|| SocketAddr::new(inet.remote, inet.remote_port).to_string()),
         asked: inet.asked.filter(|_| connected && listens == Some(false)),
         ready: inet.ready,
     }
@@ -145,16 +205,20 @@ fn inet_of(tgid: u32, inet: Inet, listening: &Listening) -> SleptOn {
 
 /// Calls in which a process sends: on this host, the other end is woken by it, in a soft interrupt.
 const SENDS: &[&str] = &["write", "writev", "sendto", "sendmsg", "sendmmsg", "sendfile", "splice"];
+/// Calls in which a process receives, and so makes room for who sends.
+const RECEIVES: &[&str] = &["read", "readv", "recvfrom", "recvmsg", "recvmmsg", "splice"];
 
-fn woken_of(waker: Waker, on: &SleptOn) -> Woken {
+fn woken_of(waker: Waker, call: Call, on: &SleptOn) -> Woken {
+    let at_other_end = || {
+        let other = if is(call, SENDS) { RECEIVES } else { SENDS };
+        matches!(on, SleptOn::Inet { .. }) && is(waker.call, other)
+    };
     match waker.context {
         Woke::Unknown => Woken::NotKnown,
         Woke::NotYet => Woken::NotYet,
         Woke::Thread if waker.tid == 0 => Woken::NotKnown,
         Woke::Thread => Woken::Thread(waker.tgid, waker.call),
-        Woke::SoftIrq if matches!(on, SleptOn::Inet { .. }) && is(waker.call, SENDS) => {
-            Woken::Sender(waker.tgid)
-        }
+        Woke::SoftIrq if at_other_end() => Woken::Sender(waker.tgid),
         Woke::SoftIrq => Woken::SoftInterrupt,
         Woke::HardIrq => Woken::HardInterrupt,
     }
@@ -222,10 +286,13 @@ pub(super) mod tests {
     #[test]
     fn a_lock_is_told_from_a_condition() {
         let lock = sleep(Object::None, Woke::Thread);
-        assert_eq!(lock_of(&lock), Some(0x1000));
+        assert_eq!(lock_of(&lock), Some(Lock::Word(7, 0x1000)));
         assert_eq!(lock_of(&Sleep { arguments: [0x1000, 128, 0], ..lock }), None);
         assert_eq!(lock_of(&Sleep { arguments: [0x1000, 137, 2], ..lock }), None);
-        assert_eq!(lock_of(&Sleep { arguments: [0x1000, 134, 0], ..lock }), Some(0x1000));
+        assert_eq!(
+            lock_of(&Sleep { arguments: [0x1000, 134, 0], ..lock }),
+            Some(Lock::Word(7, 0x1000))
+        );
         assert_eq!(lock_of(&Sleep { call: Call::System(1), ..lock }), None);
     }
 }

@@ -13,7 +13,7 @@ use super::super::{Emit, Roots};
 use chain::{Chains, Link, Tell};
 use deburr_bpf::sched::{Context as Woke, Run, SchedProbe, Sleep};
 use history::{History, Thread};
-use kind::{Slept, port_of};
+use kind::{OtherEnd, Slept, is_condition, port_of};
 use listening::Listening;
 use names::Names;
 use open::Open;
@@ -30,6 +30,8 @@ const PEER_FOR_S: u32 = 10;
 const THREADS: usize = 20_000;
 /// Sleeps in a second of which more is told than what they are themselves.
 const PENDING: usize = 10_000;
+/// Sleeps of a thread among which is looked whether it has waited for the same end as another one.
+const TURNS: usize = 64;
 /// Parts of time that are looked at in a second, for what sleeps waited for.
 const PARTS: usize = 100_000;
 
@@ -197,10 +199,30 @@ impl Asleep {
                 path.iter().for_each(|link| self.meet(link.thread.tgid));
                 let named =
                     |link: &Link<Slept>| NamedLink::of(link, self.names.of(roots, link.thread));
-                let behind = path.iter().map(named).collect();
+                let mut behind: Vec<NamedLink> = path.iter().map(named).collect();
+                if let Some(user) = self.takes_turns(&sleep, &behind) {
+                    behind[user].too = true;
+                }
                 self.add(&sleep, Kind { slept: slept.clone(), thread: thread.clone(), behind }, ns);
             }
         }
+    }
+
+    /// Which thread of its process used what a thread waits for its turn on: a connection to another end, which the waiting
+    /// one has lately waited for itself.
+    fn takes_turns(&self, sleep: &Sleep, behind: &[NamedLink]) -> Option<usize> {
+        if !is_condition(sleep) {
+            return None;
+        }
+        let thread = Thread { tgid: sleep.tgid, tid: sleep.tid };
+        let own = behind.iter().take_while(|link| link.tgid == sleep.tgid);
+        let mut ends = own.enumerate().filter_map(|(at, link)| match &link.did {
+            history::Did::Slept(slept) => Some((at, OtherEnd::of(slept)?)),
+            _ => None,
+        });
+        let (user, end) = ends.next()?;
+        let slept_on = |it: &Sleep| end.is_of(&it.object);
+        self.history.lately(thread, TURNS).any(slept_on).then_some(user)
     }
 
     /// A thread of the target waited for this process, which is watched from now on.

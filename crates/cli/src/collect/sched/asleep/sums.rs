@@ -27,12 +27,14 @@ pub(super) struct Kind {
 pub(super) struct NamedLink {
     pub(super) tgid: u32,
     pub(super) name: String,
+    /// See [`Awaited::too`].
+    pub(super) too: bool,
     pub(super) did: history::Did<Slept>,
 }
 
 impl NamedLink {
     pub(super) fn of(it: &Link<Slept>, name: String) -> Self {
-        Self { tgid: it.thread.tgid, name, did: it.did.clone() }
+        Self { tgid: it.thread.tgid, name, too: false, did: it.did.clone() }
     }
 }
 
@@ -129,7 +131,7 @@ fn awaited(it: &NamedLink, known: &mut dyn FnMut(u32) -> Option<ProcId>) -> Opti
         history::Did::Throttled => Did::Throttled,
         history::Did::Slept(slept) => Did::Slept(told(slept, known)),
     };
-    Some(Awaited { proc, thread: it.name.clone(), did })
+    Some(Awaited { proc, thread: it.name.clone(), too: it.too, did })
 }
 
 /// Kinds of sleep, each with its sum.
@@ -178,7 +180,8 @@ mod tests {
         for address in 0..200 {
             let it = Sleep { arguments: [address, 0, 0], ..sleep(Object::None, Context::Thread) };
             let slept = Slept::of(&it, &Listening::default()).unwrap();
-            let link = NamedLink { tgid: 8, name: "holder".into(), did: history::Did::OnCpu };
+            let link =
+                NamedLink { tgid: 8, name: "holder".into(), too: false, did: history::Did::OnCpu };
             let kind = Kind { slept, thread: Some("worker".into()), behind: vec![link] };
             sums.add(7, kind, Sum { ns: 10, looked_at: 1, longest_ns: 10 });
         }
@@ -193,7 +196,8 @@ mod tests {
         assert_eq!(told.iter().map(|it| it.ns).sum::<u64>(), 2000);
         assert_eq!(told.last().unwrap().on, SleptOn::Others);
         assert_eq!(told[0].woken, WokenBy::Thread { proc: ProcId(8), call: "write".into() });
-        let held = Awaited { proc: ProcId(8), thread: "holder".into(), did: Did::OnCpu };
+        let held =
+            Awaited { proc: ProcId(8), thread: "holder".into(), too: false, did: Did::OnCpu };
         assert_eq!((told[0].thread.as_deref(), &told[0].behind), (Some("worker"), &vec![held]));
         assert_eq!((&told[KINDS].thread, &told[KINDS].behind), (&None, &vec![]));
     }

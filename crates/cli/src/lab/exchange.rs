@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A victim whose threads exchange messages with another process, over connections that they may share.
+
+use super::scenario::check_period_us;
+use super::stage::{Job, Stage};
+use super::victim::{Summary, Window, now_ns, sleep_until};
+use super::victims::{Running, Victim, VictimSpec, WhichRun};
+use anyhow::{Result, ensure};
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
+use rustix::thread::{ClockId, set_name};
+use serde::Deserialize;
+use std::io::{BufRead as _, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Bytes of a message, and of the buffers of those who do not wait for answers: one message fills them.
+const QUESTION: usize = 64;
+const LOAD: usize = 64 << 10;
+const BUFFER: usize = 16 << 10;
+
+/// A victim with a backend.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExchangeSpec {
+    does: Does,
+    workers: u32,
+    /// Connections to the backend. A worker that finds all of them taken waits for one.
+    connections: u32,
+    /// Time from one message of a worker to the next, in microseconds.
+    period_us: u64,
+    /// Time that the backend sleeps for each message with the fault, in microseconds.
+    hold_us: u64,
+    /// The same in the control run.
+    control_hold_us: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Does {
+    /// Waits for an answer to each message.
+    Asks,
+    /// Sends large messages, which nobody answers.
+    Sends,
+}
+
+impl Does {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Asks => "asks",
+            Self::Sends => "sends",
+        }
+    }
+
+    fn bytes(self) -> usize {
+        match self {
+            Self::Asks => QUESTION,
+            Self::Sends => LOAD,
+        }
+    }
+}
+
+impl Victim for ExchangeSpec {
+    fn validate(&self, _cgroup: &str) -> Result<()> {
+        ensure!((1..=64).contains(&self.workers), "`victim.exchange.workers` must be 1 to 64");
+        ensure!(
+            (1..=self.workers).contains(&self.connections),
+            "`victim.exchange.connections` must be 1 to the number of workers"
+        );
+        check_period_us("victim.exchange.period_us", self.period_us)?;
+        for (key, value) in [("hold_us", self.hold_us), ("control_hold_us", self.control_hold_us)] {
+            ensure!(value <= 1_000_000, "`victim.exchange.{key}` must be at most 1000000");
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> Vec<String> {
+        let ms = |us: u64| us as f64 / 1000.0;
+        let (workers, connections) = (self.workers, self.connections);
+        let what = match self.does {
+            Does::Asks => "asks a backend",
+            Does::Sends => "sends 64 KiB to a backend",
+        };
+        vec![
+            format!(
+                "{workers} threads, each of which {what} every {} ms, over {connections} connections",
+                ms(self.period_us)
+            ),
+            format!(
+                "the backend sleeps {} ms for each message, in the control run {} ms",
+                ms(self.hold_us),
+                ms(self.control_hold_us)
+            ),
+        ]
+    }
+
+    fn prepare(&self, stage: &mut Stage) -> Result<()> {
+        stage.place.choose_port()
+    }
+
+    fn start(&self, spec: &VictimSpec, stage: &Stage, run: WhichRun<'_>) -> Result<Running> {
+        let hold_us = if run.with_faults { self.hold_us } else { self.control_hold_us };
+        let common =
+            [format!("--does={}", self.does.word()), format!("--port={}", stage.place.port()?)];
+        let words = |name: &str, own: &[String]| -> Vec<String> {
+            std::iter::once(name.into()).chain(common.iter().chain(own).cloned()).collect()
+        };
+        let backend = stage.start_one(&Job {
+            comm: "backend",
+            cgroup: "backend",
+            cpus: None,
+            nice: None,
+            realtime: false,
+            what: &words("backend", &[format!("--hold-us={hold_us}")]),
+        })?;
+        let own = [
+            format!("--workers={}", self.workers),
+            format!("--connections={}", self.connections),
+            format!("--period-us={}", self.period_us),
+        ];
+        let running = spec.start_worker(stage, &words("exchange", &own))?;
+        Ok(Running { beside: Some(backend), ..running })
+    }
+}
+
+/// Arguments of the hidden subcommand of the victim.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExchangeArgs {
+    #[arg(long)]
+    does: Does,
+    #[arg(long)]
+    port: u16,
+    #[arg(long)]
+    workers: u32,
+    #[arg(long)]
+    connections: u32,
+    #[arg(long)]
+    period_us: u64,
+}
+
+/// Arguments of the hidden subcommand of its backend.
+#[derive(Debug, clap::Args)]
+pub(crate) struct BackendArgs {
+    #[arg(long)]
+    does: Does,
+    #[arg(long)]
+    port: u16,
+    /// Time to sleep for each message
+    #[arg(long)]
+    hold_us: u64,
+}
+
+/// Takes messages, for ever. A connection has a thread of its own.
+pub(crate) fn serve(args: &BackendArgs) -> Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port))?;
+    if args.does == Does::Sends {
+        set_socket_recv_buffer_size(&listener, BUFFER)?;
+    }
+    println!("ready");
+    std::thread::scope(|scope| {
+        for connection in listener.incoming() {
+            let mut connection = connection?;
+            scope.spawn(move || {
+                let mut message = vec![0; args.does.bytes()];
+                // It ends with the connection.
+                while connection.read_exact(&mut message).is_ok() {
+                    std::thread::sleep(Duration::from_micros(args.hold_us));
+                    if args.does == Does::Asks && connection.write_all(b"x").is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        Ok(())
+    })
+}
+
+/// Connections that nobody uses.
+struct Pool {
+    free: Mutex<Vec<TcpStream>>,
+    given_back: Condvar,
+}
+
+impl Pool {
+    fn of(args: &ExchangeArgs) -> Result<Self> {
+        let connect = |_| -> Result<TcpStream> {
+            let connection = TcpStream::connect((Ipv4Addr::LOCALHOST, args.port))?;
+            if args.does == Does::Sends {
+                set_socket_send_buffer_size(&connection, BUFFER)?;
+            }
+            Ok(connection)
+        };
+        let free = (0..args.connections).map(connect).collect::<Result<_>>()?;
+        Ok(Self { free: Mutex::new(free), given_back: Condvar::new() })
+    }
+
+    fn take(&self) -> TcpStream {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(connection) = free.pop() {
+                return connection;
+            }
+            free = self.given_back.wait(free).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn give_back(&self, connection: TcpStream) {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        self.given_back.notify_one();
+    }
+}
+
+/// Works from the first line on standard input to the second, which gives a [`Window`]. Prints the [`Summary`] of that
+/// window as JSON.
+pub(crate) fn work_until_told(args: &ExchangeArgs) -> Result<()> {
+    let pool = Pool::of(args)?;
+    let mut stdin = std::io::stdin().lock();
+    let mut line = String::new();
+    stdin.read_line(&mut line)?;
+    line.clear();
+    let stop = AtomicBool::new(false);
+    let answers = std::thread::scope(|scope| {
+        let worker = |_| scope.spawn(|| work(args, &pool, &stop));
+        let workers: Vec<_> = (0..args.workers).map(worker).collect();
+        let told = stdin.read_line(&mut line);
+        stop.store(true, Ordering::Relaxed);
+        let mut answers = Vec::new();
+        for worker in workers {
+            answers.extend(worker.join().expect("a worker does not panic")?);
+        }
+        told?;
+        anyhow::Ok(answers)
+    })?;
+    let window: Window = line.parse()?;
+    println!("{}", serde_json::to_string(&Summary::of_answers(&answers, window))?);
+    Ok(())
+}
+
+/// Returns when each message was due and when it was done, in nanoseconds.
+fn work(args: &ExchangeArgs, pool: &Pool, stop: &AtomicBool) -> Result<Vec<(u64, u64)>> {
+    // Only for the report: it works under any name.
+    let _ = set_name(c"worker");
+    let message = vec![0; args.does.bytes()];
+    let mut answers = Vec::new();
+    let mut due_ns = now_ns(ClockId::Monotonic);
+    while !stop.load(Ordering::Relaxed) {
+        sleep_until(due_ns);
+        let mut connection = pool.take();
+        connection.write_all(&message)?;
+        if args.does == Does::Asks {
+            connection.read_exact(&mut [0])?;
+        }
+        pool.give_back(connection);
+        let done_ns = now_ns(ClockId::Monotonic);
+        answers.push((due_ns, done_ns));
+        due_ns = (due_ns + args.period_us * 1000).max(done_ns);
+    }
+    Ok(answers)
+}

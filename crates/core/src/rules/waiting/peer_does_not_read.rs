@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! OFF006: threads wait until another process or host reads what they sent.
+
+use super::peers;
+use super::waits::{self, Sleep, Waits};
+use crate::finding::{Area, Finding, Fix, Question, Severity};
+use crate::recording::{SleptOn, Source};
+use crate::rules::asleep::kind;
+use crate::rules::words::{self, group_name};
+use crate::rules::{Check, Rule, Status, Verdict, severity};
+use crate::view::View;
+
+pub(in crate::rules) static RULE: Rule = Rule {
+    code: "OFF006",
+    area: Area::Waiting,
+    question: Question::Others,
+    name: "peer-does-not-read",
+    summary: "threads wait until another process or host reads what they sent",
+    any_of: &[Source::Sched],
+    helps: &[],
+    limits: &[&severity::LOSS_LIMITS],
+    status: Status::Preview("0.1"),
+    doc: include_str!("peer_does_not_read.md"),
+    file: file!(),
+    check: Check::Recording(check),
+};
+
+fn check(view: &View) -> Verdict {
+    waits::verdict(view, is_full, "until others read what it sent", finding)
+}
+
+/// It stands in a call that sends, as there is no room in the pipe or the socket.
+fn is_full((_, key, _): &Sleep<'_>) -> bool {
+    let sends = matches!(key.slept.on, SleptOn::Pipe | SleptOn::Inet { .. } | SleptOn::Unix { .. });
+    sends && kind::sends(&key.slept)
+}
+
+fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
+    let behind = waits.behind(view);
+    let all = peers::of(view, &waits.sleeps, |key| Some(&key.slept));
+    let most = peers::most(&all, waits.ns);
+    let whom = behind.whom.as_deref().or(most).unwrap_or("others");
+    let mut finding = waits.finding(view, (&RULE, severity), ("waiting to send", &behind));
+    finding.evidence.splice(1..1, peers::lines(view, &all, waits.ns));
+    let apart = Fix {
+        action: "send from a thread of its own with a queue that has a limit, so that requests do not wait for who reads \
+                 slowly"
+            .into(),
+        command: None,
+        risk: Some("decide what is dropped when the queue is full".into()),
+        expect: None,
+    };
+    Finding {
+        title: format!(
+            "{} {} {} until {whom} reads what it sent{}",
+            group_name(waits.group),
+            words::verb(waits.group, "waits", "wait"),
+            words::of_every_second(waits.ns_per_s),
+            behind.reason.of_peer()
+        ),
+        fix: vec![peers::look(view, waits, "does not read"), apart],
+        confirm: Some(words::look_again(
+            waits.group,
+            "when the other end reads faster, the waiting falls".into(),
+        )),
+        ..finding
+    }
+}
