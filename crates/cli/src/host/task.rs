@@ -238,23 +238,30 @@ mod tests {
     use super::*;
     use std::process::{Child, Command, Stdio};
 
-    fn sleeper() -> Child {
-        Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap()
+    /// A process that ends when it is dropped.
+    struct Sleeper(Child);
+
+    impl Sleeper {
+        fn start() -> Self {
+            Self(Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap())
+        }
+
+        fn number(&self) -> i32 {
+            i32::try_from(self.0.id()).unwrap()
+        }
     }
 
-    fn end(mut child: Child) {
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-
-    fn number(child: &Child) -> i32 {
-        i32::try_from(child.id()).unwrap()
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            self.0.kill().unwrap();
+            self.0.wait().unwrap();
+        }
     }
 
     #[test]
     fn a_thread_has_what_it_was_given() {
-        let child = sleeper();
-        let process = Process::of(number(&child)).unwrap();
+        let sleeper = Sleeper::start();
+        let process = Process::of(sleeper.number()).unwrap();
         let threads = process.threads().unwrap();
         let [thread] = threads.as_slice() else { panic!("{threads:?}") };
         let first = thread.read(Property::Affinity).unwrap().unwrap();
@@ -267,24 +274,24 @@ mod tests {
         }
         assert!(thread.write(Property::Nice, "x").is_err());
         assert!(thread.write(Property::Policy, "policy-6").is_err());
-        end(child);
+        drop(sleeper);
         assert_eq!(thread.read(Property::Nice).unwrap(), None);
         assert!(thread.write(Property::Nice, "8").is_err());
     }
 
     #[test]
     fn who_got_the_number_later_is_not_touched() {
-        let child = sleeper();
-        let mut other = Process::of(number(&child)).unwrap();
+        let sleeper = Sleeper::start();
+        let mut other = Process::of(sleeper.number()).unwrap();
+        let real = other.threads().unwrap()[0];
+        let before = real.read(Property::Nice).unwrap().unwrap();
         other.start_ticks -= 1;
         assert!(other.stat().is_err() && other.threads().is_err() && other.handle().is_err());
         other.go_on().unwrap();
         let thread = Thread { pid: other.pid, tid: other.pid, start_ticks: other.start_ticks };
         assert_eq!(thread.read(Property::Nice).unwrap(), None);
         assert!(thread.write(Property::Nice, "5").is_err());
-        let real = Process::of(other.pid).unwrap().threads().unwrap()[0];
-        assert_eq!(real.read(Property::Nice).unwrap().unwrap(), "0");
-        end(child);
+        assert_eq!(real.read(Property::Nice).unwrap().unwrap(), before);
     }
 
     #[test]

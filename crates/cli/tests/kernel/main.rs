@@ -39,6 +39,7 @@ mod prove_restart;
 mod reclaim;
 mod recording;
 mod remedies;
+mod request_server;
 mod sampling;
 mod sector;
 mod snapshot;

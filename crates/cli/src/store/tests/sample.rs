@@ -140,7 +140,7 @@ structs! {
     Parallelism { name, value, confidence, source }
     Scheduling { policy, priority, nice, threads, tid, ran_ns }
     Slept { state, call, on, woken }
-    Awaited { proc, thread, too: false, did }
+    Awaited { proc, thread, too, did }
 }
 
 /// One of these values.

@@ -27,6 +27,8 @@ const TIMED: &[&str] = &[
     "io_pgetevents",
     "mq_timedreceive",
 ];
+/// Calls of event loops.
+const EVENTS: &[&str] = &["epoll_wait", "epoll_pwait", "epoll_pwait2"];
 /// Calls that wait for a client to come.
 const ACCEPTS: &[&str] = &["accept", "accept4"];
 /// Calls that wait until the other end takes what was sent.
@@ -37,11 +39,34 @@ const SENDS: &[&str] = &[
 const FILE_LOCKS: &[&str] = &["flock", "fcntl"];
 
 /// The order of evidence: what is a delay whoever ends it; whose turn it is at a socket, and whether its process has asked
-/// for what it waits for; timers; and where another thread ended it, what that one did, or waited for, meanwhile.
-pub(in crate::rules) fn of(key: &SleepKey) -> SleepKind {
-    match of_sleep(&key.slept) {
-        SleepKind::NotKnown => of_chain(&key.behind),
-        known => known,
+/// for what it waits for; timers; and where another thread ended it, what that one did, or waited for, meanwhile. The first thread of a chain of which it
+/// can be told decides: one that asked a peer waits for others, whatever that peer waits for.
+pub(in crate::rules) fn of(own: ProcId, key: &SleepKey) -> SleepKind {
+    let mut of = (own, &key.slept);
+    for (at, next) in key.behind.iter().enumerate() {
+        let kind = of_link(of, &key.behind[at..]);
+        match &next.did {
+            _ if kind != SleepKind::NotKnown => return kind,
+            Did::NotSeen => return SleepKind::NotKnown,
+            Did::OnCpu | Did::Queued | Did::Throttled => return SleepKind::WaitsForOthers,
+            Did::Slept(slept) => of = (next.proc, slept),
+        }
+    }
+    of_link(of, &[])
+}
+
+/// Of a sleep, and what is behind it. An event loop that waits until a thread of its process has finished something, while that
+/// one sleeps, is at rest: it would take anything else meanwhile, and what that thread waits for is counted there.
+fn of_link((own, slept): (ProcId, &Slept), behind: &[Awaited]) -> SleepKind {
+    let sleeps = |it: &Awaited| matches!(&it.did, Did::Slept(it) if it.state == SleepState::Asleep);
+    let is_own = behind.first().is_some_and(|first| first.proc == own);
+    match of_sleep(slept) {
+        SleepKind::NotKnown
+            if EVENTS.contains(&slept.call.as_str()) && is_own && behind.iter().all(sleeps) =>
+        {
+            SleepKind::WaitsForWork
+        }
+        kind => kind,
     }
 }
 
@@ -58,18 +83,6 @@ pub(in crate::rules) fn sends(slept: &Slept) -> bool {
 /// Whether it waits for a lock of a file.
 pub(in crate::rules) fn is_file_lock(slept: &Slept) -> bool {
     FILE_LOCKS.contains(&slept.call.as_str())
-}
-
-/// The first thread of the chain of which it can be told decides: one that asked a peer waits for others, whatever that peer
-/// waits for.
-fn of_chain(behind: &[Awaited]) -> SleepKind {
-    let kind = |it: &Awaited| match &it.did {
-        Did::NotSeen => SleepKind::NotKnown,
-        Did::OnCpu | Did::Queued | Did::Throttled => SleepKind::WaitsForOthers,
-        Did::Slept(slept) => of_sleep(slept),
-    };
-    let known = behind.iter().map(kind).find(|kind| *kind != SleepKind::NotKnown);
-    known.unwrap_or(SleepKind::NotKnown)
 }
 
 /// Whether it waits for an answer on a connection that its process opened.
@@ -192,18 +205,34 @@ mod tests {
         ] {
             let slept = slept("futex", condition(), WokenBy::NotKnown);
             let key = SleepKey { slept, thread: None, behind: vec![own(did)] };
-            assert_eq!(of(&key), kind, "{key:?}");
+            assert_eq!(of(ProcId(1), &key), kind, "{key:?}");
         }
         // The dispatcher asked somebody, who is late for a reason of his own.
         let asked = own(does("recvfrom", inet(Some(false)), by()));
         let naps = own(does("clock_nanosleep", SleptOn::NotKnown, by()));
         let slept = slept("futex", condition(), WokenBy::NotKnown);
         let key = SleepKey { slept, thread: None, behind: vec![asked, naps] };
-        assert_eq!(of(&key), WaitsForOthers);
+        assert_eq!(of(ProcId(1), &key), WaitsForOthers);
+        // An event loop takes whatever comes, unless the thread that it waits for is late.
+        let pair = SleptOn::Unix { peer: None, accepted: false, ready: true };
+        let event = tests::slept("epoll_wait", pair, WokenBy::NotKnown);
+        for (proc, did, kind) in [
+            (1, does("recvfrom", inet(Some(false)), by()), WaitsForWork),
+            (1, Did::Queued, WaitsForOthers),
+            (2, does("recvfrom", inet(Some(false)), by()), WaitsForOthers),
+        ] {
+            let behind = vec![Awaited { proc: ProcId(proc), ..own(did) }];
+            let key = SleepKey { slept: event.clone(), thread: None, behind };
+            assert_eq!(of(ProcId(1), &key), kind, "{key:?}");
+        }
         let lock = SleptOn::Futex { address: 64, value: 2, op: 0 };
-        let slept = super::Slept { on: lock, ..key.slept };
+        let slept = Slept { on: lock, ..key.slept };
         let did = does("clock_nanosleep", SleptOn::NotKnown, by());
         let key = SleepKey { slept, thread: None, behind: vec![own(did)] };
-        assert_eq!(of(&key), WaitsForOthers, "who sleeps with a lock keeps others waiting");
+        assert_eq!(
+            of(ProcId(1), &key),
+            WaitsForOthers,
+            "who sleeps with a lock keeps others waiting"
+        );
     }
 }

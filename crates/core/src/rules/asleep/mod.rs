@@ -109,7 +109,7 @@ fn told(view: &View, own: ProcId, key: &SleepKey) -> Told {
     // The chain says more than who ended it.
     let woken_by = key.behind.is_empty().then(|| words::woken(view, own, woken)).flatten();
     Told {
-        kind: kind::of(key),
+        kind: kind::of(own, key),
         call: call.clone(),
         on: words::on(view, call, on),
         woken_by,

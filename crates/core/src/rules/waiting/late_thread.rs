@@ -37,7 +37,7 @@ fn is_late((id, key, _): &Sleep<'_>) -> bool {
         && !is_lock(&key.slept)
         && !is_file_lock(&key.slept)
         && !is_address_space(*id, &key.slept)
-        && kind::of(key) == SleepKind::WaitsForOthers
+        && kind::of(*id, key) == SleepKind::WaitsForOthers
         && matches!(reason, Reason::Queued | Reason::Throttled | Reason::BlockIo)
 }
 

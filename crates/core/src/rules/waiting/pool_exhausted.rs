@@ -32,7 +32,7 @@ fn check(view: &View) -> Verdict {
 /// Another thread of the process ended it, which waited for an answer meanwhile, and both ask the same other end.
 fn is_for_turn((id, key, _): &Sleep<'_>) -> bool {
     matches!(key.slept.on, SleptOn::Futex { .. }) && user(*id, key).is_some() && {
-        !kind::is_lock(&key.slept) && kind::of(key) == SleepKind::WaitsForOthers
+        !kind::is_lock(&key.slept) && kind::of(*id, key) == SleepKind::WaitsForOthers
     }
 }
 

@@ -32,7 +32,7 @@ fn check(view: &View) -> Verdict {
 /// It asked on a connection of its own, or a unix socket's other end was seen at work, which is not the process itself.
 fn is_for_answer((id, key, _): &Sleep<'_>) -> bool {
     let own = key.behind.first().is_some_and(|first| first.proc == *id);
-    kind::is_answer(&key.slept) && !own && kind::of(key) == SleepKind::WaitsForOthers
+    kind::is_answer(&key.slept) && !own && kind::of(*id, key) == SleepKind::WaitsForOthers
 }
 
 fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {

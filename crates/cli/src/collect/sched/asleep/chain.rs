@@ -3,6 +3,7 @@
 //! sleeps the same again. In each nanosecond it is one of them that does not sleep, or sleeps for a reason of its own.
 
 use super::history::{Did, History, Part, Thread};
+use super::kind::lock_of;
 use deburr_bpf::sched::Sleep;
 use deburr_core::recording::CHAIN;
 use std::collections::BTreeMap;
@@ -20,6 +21,8 @@ pub(super) trait Tell {
     type Told: Clone + Ord;
     fn told(&self, sleep: &Sleep) -> Option<Self::Told>;
     fn goes_on(&self, told: &Self::Told) -> bool;
+    /// Whether it waits for whatever comes next, and not for what its thread has asked for or begun.
+    fn is_for_whatever_comes(&self, told: &Self::Told) -> bool;
 }
 
 /// The chains behind sleeps.
@@ -62,8 +65,11 @@ impl<T: Tell> Chains<'_, T> {
                 *sums.entry(path.clone()).or_default() += to_ns - from_ns;
                 continue;
             }
-            let parts = self.history.parts(thread, from_ns, to_ns);
+            let mut parts = self.history.parts(thread, from_ns, to_ns);
             self.budget = self.budget.saturating_sub(parts.len());
+            if lock_of(sleep).is_none() {
+                self.skip_what_came_before(&mut parts);
+            }
             for Part { from_ns, to_ns, did } in parts {
                 let (did, ended) = match did {
                     Did::NotSeen => (Did::NotSeen, None),
@@ -85,6 +91,22 @@ impl<T: Tell> Chains<'_, T> {
                 }
                 path.pop();
             }
+        }
+    }
+
+    /// What an event loop did before its last sleep did not lead to what it did afterwards: that waited for what came then.
+    /// With a lock in hand, it matters all the same.
+    fn skip_what_came_before(&self, parts: &mut Vec<Part>) {
+        let ends_it = |part: &Part| match &part.did {
+            Did::Slept(sleep) => {
+                self.tell.told(sleep).is_some_and(|told| self.tell.is_for_whatever_comes(&told))
+            }
+            _ => false,
+        };
+        if let Some(last) = parts.iter().rposition(ends_it) {
+            let from_ns = parts[0].from_ns;
+            parts.drain(..last);
+            parts[0].from_ns = from_ns;
         }
     }
 }
@@ -109,6 +131,9 @@ mod tests {
     use deburr_bpf::sched::{Context, Object, Run, Waker};
     use proptest::prelude::*;
 
+    /// The thread that is an event loop.
+    const LOOP: u32 = 5;
+
     /// Sleeps are told by the thread that slept, and all that a thread ended are followed.
     struct ByThread;
 
@@ -121,6 +146,10 @@ mod tests {
 
         fn goes_on(&self, told: &Self::Told) -> bool {
             told.1
+        }
+
+        fn is_for_whatever_comes(&self, told: &Self::Told) -> bool {
+            told.0 == LOOP
         }
     }
 
@@ -185,6 +214,32 @@ mod tests {
         let more = behind(&history, &sleep, 4000);
         assert_eq!(more.iter().map(|(_, ns)| ns).sum::<u64>(), 4000);
         assert_eq!(more[0], ("2 queued".to_owned(), 200));
+    }
+
+    /// 1 waits for an event loop, which first has an answer from 3, and then something that makes it wake 1.
+    #[test]
+    fn an_event_loop_waits_for_what_came_last() {
+        let mut history = History::default();
+        history.follow(7, 0);
+        history.ran(run(3, 100, 300, 0));
+        history.slept(&slept(LOOP, 0, 300, Some(3)));
+        history.ran(run(LOOP, 300, 310, 0));
+        history.slept(&slept(LOOP, 310, 900, None));
+        history.ran(run(LOOP, 900, 1000, 0));
+        let sleep = slept(1, 0, 1000, Some(LOOP));
+        let told = |sleep| behind(&history, &sleep, 1000);
+        let expected = [("5 runs", 100), ("5 sleeps", 900)];
+        assert_eq!(told(sleep), expected.map(|(path, ns)| (path.to_owned(), ns)));
+        // All of it, if that has a lock which 1 waits for.
+        let (object, call) = (Object::None, deburr_bpf::sched::Call::System(202));
+        let lock = Sleep { object, call, arguments: [0x1000, 128, 2], ..sleep };
+        let expected = [
+            ("5 runs", 110),
+            ("5 sleeps", 590),
+            ("5 sleeps < 3 runs", 200),
+            ("5 sleeps < 3?", 100),
+        ];
+        assert_eq!(told(lock), expected.map(|(path, ns)| (path.to_owned(), ns)));
     }
 
     #[test]

@@ -58,12 +58,20 @@ impl Slept {
             Woken::Sender(_) => true,
             _ => false,
         };
-        let for_clients = match &self.on {
+        by_thread && !self.is_for_clients()
+    }
+
+    fn is_for_clients(&self) -> bool {
+        match &self.on {
             SleptOn::Inet { listens, .. } => *listens == Some(true),
             SleptOn::Unix { accepted, .. } => *accepted,
             _ => self.call.is_some_and(|call| is(call, &["accept", "accept4"])),
-        };
-        by_thread && !for_clients
+        }
+    }
+
+    /// Whether it waits for whatever comes next: an event loop, or a thread that serves clients.
+    pub(super) fn is_for_whatever_comes(&self) -> bool {
+        self.is_for_clients() || self.call.is_some_and(|call| is(call, EVENTS))
     }
 }
 
@@ -205,6 +213,8 @@ fn inet_of(tgid: u32, inet: Inet, listening: &Listening) -> SleptOn {
 
 /// Calls in which a process sends: on this host, the other end is woken by it, in a soft interrupt.
 const SENDS: &[&str] = &["write", "writev", "sendto", "sendmsg", "sendmmsg", "sendfile", "splice"];
+/// Calls of event loops. `poll` and `select` are also used to wait for one answer.
+const EVENTS: &[&str] = &["epoll_wait", "epoll_pwait", "epoll_pwait2"];
 /// Calls in which a process receives, and so makes room for who sends.
 const RECEIVES: &[&str] = &["read", "readv", "recvfrom", "recvmsg", "recvmmsg", "splice"];
 

@@ -63,6 +63,10 @@ impl Tell for Listening {
     fn goes_on(&self, told: &Slept) -> bool {
         told.is_behind_somebody()
     }
+
+    fn is_for_whatever_comes(&self, told: &Slept) -> bool {
+        told.is_for_whatever_comes()
+    }
 }
 
 impl Asleep {
