@@ -15,6 +15,7 @@ use serde::Deserialize;
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::BufRead as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex as Protected, PoisonError};
@@ -36,9 +37,30 @@ pub(crate) struct CrewSpec {
     hold_us: u64,
     /// The same in the control run.
     control_hold_us: u64,
-    /// It sleeps meanwhile instead of computing.
+    /// What it does meanwhile.
     #[serde(default)]
-    sleeps: bool,
+    meanwhile: Meanwhile,
+}
+
+/// What a thread does while others wait for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Meanwhile {
+    #[default]
+    Computes,
+    Sleeps,
+    /// Writes a file and syncs it, however long that takes.
+    Syncs,
+}
+
+impl Meanwhile {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Computes => "computes",
+            Self::Sleeps => "sleeps",
+            Self::Syncs => "syncs",
+        }
+    }
 }
 
 /// What the workers wait for.
@@ -67,7 +89,7 @@ impl Victim for CrewSpec {
 
     fn describe(&self) -> Vec<String> {
         let ms = |us: u64| us as f64 / 1000.0;
-        let does = if self.sleeps { "sleeps" } else { "computes" };
+        let does = self.meanwhile.word();
         let (waits, whom) = match self.waits_for {
             WaitsFor::Lock => ("needs a lock", "another thread holds it while it"),
             WaitsFor::FileLock => ("needs a lock of a file", "another thread holds it while it"),
@@ -79,6 +101,7 @@ impl Victim for CrewSpec {
             WaitsFor::AddressSpace => {
                 format!("{whom} maps {hold} pages at once, in the control run {less}")
             }
+            _ if self.meanwhile == Meanwhile::Syncs => format!("{whom} syncs a file"),
             _ => {
                 format!("{whom} {does} for {} ms, in the control run for {} ms", ms(hold), ms(less))
             }
@@ -89,6 +112,10 @@ impl Victim for CrewSpec {
         ]
     }
 
+    fn needs_files(&self) -> bool {
+        self.meanwhile == Meanwhile::Syncs
+    }
+
     fn start(&self, spec: &VictimSpec, stage: &Stage, run: WhichRun<'_>) -> Result<Running> {
         let hold_us = if run.with_faults { self.hold_us } else { self.control_hold_us };
         let waits_for = match self.waits_for {
@@ -97,16 +124,20 @@ impl Victim for CrewSpec {
             WaitsFor::AddressSpace => "address-space",
             WaitsFor::Thread => "thread",
         };
-        let mut what: Vec<String> = vec![
+        let file = match self.meanwhile {
+            Meanwhile::Syncs => stage.files()?.join("state"),
+            _ => stage.scratch("lock"),
+        };
+        let what = [
             "crew".into(),
             format!("--waits-for={waits_for}"),
             format!("--workers={}", self.workers),
             format!("--period-us={}", self.period_us),
             format!("--hold-us={hold_us}"),
             format!("--pause-us={}", 2 * self.hold_us - hold_us),
-            format!("--file={}", stage.scratch("lock").display()),
+            format!("--file={}", file.display()),
+            format!("--meanwhile={}", self.meanwhile.word()),
         ];
-        what.extend(self.sleeps.then(|| "--sleeps".into()));
         spec.start_worker(stage, &what)
     }
 }
@@ -126,18 +157,17 @@ pub(crate) struct CrewArgs {
     /// Time until that begins again
     #[arg(long)]
     pause_us: u64,
-    /// File whose lock they wait for
+    /// File whose lock they wait for, or that is synced meanwhile
     #[arg(long)]
     file: PathBuf,
-    /// Sleep meanwhile instead of computing
     #[arg(long)]
-    sleeps: bool,
+    meanwhile: Meanwhile,
 }
 
 impl CrewArgs {
     /// Each thread has the file open itself: a lock belongs to that.
     fn open(&self) -> Result<File> {
-        let open = File::options().create(true).append(true).open(&self.file);
+        let open = File::options().create(true).write(true).truncate(false).open(&self.file);
         open.with_context(|| format!("cannot open `{}`", self.file.display()))
     }
 }
@@ -192,28 +222,32 @@ fn lead(args: &CrewArgs, shared: &Shared) -> Result<()> {
         WaitsFor::Thread => c"dispatcher",
     });
     let file = args.open()?;
-    let hold = || {
-        if args.sleeps {
-            std::thread::sleep(Duration::from_micros(args.hold_us));
-        } else {
-            compute(args.hold_us * 1000);
+    let hold = || -> Result<()> {
+        match args.meanwhile {
+            Meanwhile::Computes => compute(args.hold_us * 1000),
+            Meanwhile::Sleeps => std::thread::sleep(Duration::from_micros(args.hold_us)),
+            Meanwhile::Syncs => {
+                file.write_all_at(&[1; PAGE], 0)?;
+                file.sync_all()?;
+            }
         }
+        Ok(())
     };
     while !shared.stop.load(Ordering::Relaxed) {
         let due_ns = now_ns(ClockId::Monotonic);
         match args.waits_for {
             WaitsFor::Lock => {
                 let _held = shared.lock.lock();
-                hold();
+                hold()?;
             }
             WaitsFor::FileLock => {
                 flock(&file, FlockOperation::LockExclusive)?;
-                hold();
+                hold()?;
                 flock(&file, FlockOperation::Unlock)?;
             }
             WaitsFor::AddressSpace => populate(usize::try_from(args.hold_us)? * PAGE)?,
             WaitsFor::Thread => {
-                hold();
+                hold()?;
                 *shared.work.lock().unwrap_or_else(PoisonError::into_inner) = due_ns;
                 shared.handed_out.notify_all();
             }
