@@ -10,15 +10,32 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A first stage that asks the others and waits. Stages are processes; a question is a byte in a pipe. Only what a stage
-/// does while the first one waits is written down.
+/// A first stage that asks the others and waits. Stages are processes; a question is a byte in a pipe, a pair of unix sockets or a
+/// TCP connection. Only what a stage does while the first one waits is written down.
 const STAGES: &str = r#"
-import os, random, signal, sys, time
+import os, random, signal, socket, sys, time
 told, seed = sys.argv[1], int(sys.argv[2])
 random.seed(seed)
 depth = random.randint(2, 4)
-asks = [os.pipe() for _ in range(depth + 1)]
-answers = [os.pipe() for _ in range(depth + 1)]
+open_sockets = []
+
+def channel():
+    kind = random.choice(("pipe", "pair", "tcp"))
+    if kind == "pipe":
+        return os.pipe()
+    if kind == "pair":
+        reader, writer = socket.socketpair()
+    else:
+        listening = socket.create_server(("127.0.0.1", 0))
+        reader = socket.create_connection(listening.getsockname())
+        writer, _ = listening.accept()
+        listening.close()
+        writer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    open_sockets.extend((reader, writer))
+    return reader.fileno(), writer.fileno()
+
+asks = [channel() for _ in range(depth + 1)]
+answers = [channel() for _ in range(depth + 1)]
 mix = [random.random() for _ in range(depth + 1)]
 
 def name(text):
@@ -120,7 +137,7 @@ fn what_stages_wait_for_is_what_the_others_did() {
     const TEST: &str = "what_stages_wait_for_is_what_the_others_did";
     common::tried("kernel", TEST, || {
         if common::root_or_skip("kernel", TEST) {
-            for _ in 0..3 {
+            for _ in 0..4 {
                 try_random_stages();
             }
         }
