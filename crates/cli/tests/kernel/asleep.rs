@@ -228,6 +228,8 @@ fn verdicts(recording: &Path) {
         assert!(first["share"].as_f64().unwrap() > 0.5, "{code}: {finding:#}");
     }
     assert!(found("OFF003").is_none(), "{findings:#?}");
+    let title = found("OFF007").unwrap()["title"].as_str().unwrap();
+    assert!(title.contains("/lock`"), "the file is named: {title}");
     // The one that ends it waits for its own timer.
     assert_eq!(kind_of("read", "eventfd"), "own_timer");
 }

@@ -41,6 +41,9 @@ pub enum SleptOn {
         device: String,
         /// Inode number.
         inode: u64,
+        /// Its path, as the process saw it; `None` if that could not be read.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        path: Option<String>,
     },
     /// A pipe, or a named one.
     Pipe,

@@ -494,7 +494,7 @@ impl Collector for SchedCollector {
         // the probe, which takes into account what was told of long waits only.
         let ended = now.beat.is_second().then(|| self.probe.end_epoch());
         self.follow(now.beat == Beat::End);
-        self.asleep.follow(&mut self.probe);
+        self.asleep.follow(&mut self.probe, &cx.roots);
         if let Some(epoch) = ended {
             self.end_second(cx, (now.t_ns, epoch), now.beat == Beat::End, emit)
                 .map_err(anyhow::Error::msg)?;

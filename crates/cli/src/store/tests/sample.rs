@@ -181,7 +181,7 @@ one_of! {
     SleptOn:
         Self::NotKnown, Self::Pipe, Self::Character, Self::Others,
         Self::Futex { address: any(rng), value: any(rng), op: any(rng) },
-        Self::File { device: any(rng), inode: any(rng) },
+        Self::File { device: any(rng), inode: any(rng), path: any(rng) },
         Self::Anonymous { name: any(rng) },
         Self::Inet {
             protocol: any(rng), listens: any(rng), port: any(rng), remote: any(rng), asked: any(rng),

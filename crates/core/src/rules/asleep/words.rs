@@ -18,7 +18,8 @@ pub(in crate::rules) fn on(view: &View, call: &str, on: &SleptOn) -> Option<Stri
             let what = if SleptOn::is_lock(*op, *value) { "a lock" } else { "a futex" };
             format!("{what} at {address:#x}")
         }
-        SleptOn::File { device, inode } => format!("inode {inode} of {device}"),
+        SleptOn::File { path: Some(path), .. } => ticked(path),
+        SleptOn::File { device, inode, path: None } => format!("inode {inode} of {device}"),
         SleptOn::Pipe => "a pipe".into(),
         SleptOn::Character => "a character device".into(),
         SleptOn::Anonymous { name } if name.starts_with("eventpo") => return None,

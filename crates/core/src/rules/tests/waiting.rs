@@ -26,7 +26,10 @@ fn condition() -> Slept {
 }
 
 fn file_lock() -> Slept {
-    slept("flock", SleptOn::File { device: "8:1".into(), inode: 4711 })
+    slept(
+        "flock",
+        SleptOn::File { device: "8:1".into(), inode: 4711, path: Some("/srv/a.db".into()) },
+    )
 }
 
 fn connection(asked: Option<bool>) -> Slept {
@@ -53,7 +56,7 @@ fn pair() -> Slept {
 }
 
 fn fsync() -> Did {
-    let on = SleptOn::File { device: "8:1".into(), inode: 12 };
+    let on = SleptOn::File { device: "8:1".into(), inode: 12, path: None };
     Did::Slept(Slept { state: SleepState::BlockIo, ..slept("fsync", on) })
 }
 
@@ -301,6 +304,15 @@ fn an_address_space_is_blamed_only_on_who_changed_it() {
         });
         assert_eq!(found(&judged(&scene)), [] as [&str; 0]);
     }
+}
+
+#[test]
+fn a_file_whose_lock_is_waited_for_is_named() {
+    let report = judged(&shared_file());
+    assert_eq!(found(&report), ["OFF007"]);
+    let it = finding(&report, "OFF007");
+    assert!(it.title.contains("a lock of `/srv/a.db` that `postgres` holds"), "{}", it.title);
+    assert_eq!(it.fix[0].command.as_deref(), Some("grep ':4711 ' /proc/locks"));
 }
 
 #[test]

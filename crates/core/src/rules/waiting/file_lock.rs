@@ -5,6 +5,7 @@ use super::waits::{self, Waits};
 use crate::finding::{Area, Finding, Fix, Question, Severity};
 use crate::recording::{SleptOn, Source};
 use crate::rules::asleep::kind::is_file_lock;
+use crate::rules::asleep::words as sleep_words;
 use crate::rules::words::{self, group_name};
 use crate::rules::{Check, Rule, Status, Verdict, severity};
 use crate::view::View;
@@ -31,10 +32,8 @@ fn check(view: &View) -> Verdict {
 fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
     let behind = waits.behind(view);
     let most = waits.sleeps.iter().max_by_key(|(.., ns)| *ns);
-    let file = match most.map(|(_, key, _)| &key.slept.on) {
-        Some(SleptOn::File { device, inode }) => format!("a lock of inode {inode} of {device}"),
-        _ => "a lock of a file".into(),
-    };
+    let on = most.and_then(|(_, key, _)| sleep_words::on(view, &key.slept.call, &key.slept.on));
+    let file = format!("a lock of {}", on.as_deref().unwrap_or("a file"));
     let holder = behind.whom.as_ref().map(|whom| format!(" that {whom} holds")).unwrap_or_default();
     let finding = waits.finding(view, (&RULE, severity), ("file lock", &behind));
     Finding {

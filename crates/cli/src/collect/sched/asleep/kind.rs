@@ -9,6 +9,10 @@ use std::net::SocketAddr;
 
 /// Values of a futex that mark something; all others are as good as [`OTHER_VALUE`].
 const OTHER_VALUE: u32 = 3;
+/// Of the mode of an inode: what it is.
+const S_IFMT: u16 = 0o170_000;
+const FIFO: u16 = 0o010_000;
+const CHARACTER: u16 = 0o020_000;
 /// `SOCK_STREAM` and `SOCK_DGRAM`.
 const STREAM: u16 = 1;
 const DATAGRAMS: u16 = 2;
@@ -152,12 +156,26 @@ impl OtherEnd {
     }
 }
 
+/// The descriptor, device and inode of the file on which a thread sleeps.
+pub(super) fn file_of(sleep: &Sleep) -> Option<(u64, u32, u64)> {
+    match sleep.object {
+        Object::File { mode, device, inode } if is_named(mode) => {
+            Some((sleep.arguments[0], device, inode))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a file of that mode is no pipe and no character device.
+fn is_named(mode: u16) -> bool {
+    !matches!(mode & S_IFMT, FIFO | CHARACTER)
+}
+
 fn is(call: Call, names: &[&str]) -> bool {
     matches!(call, Call::System(_)) && names.contains(&&*call.name())
 }
 
 fn on_of(sleep: &Sleep, listening: &Listening) -> (SleptOn, Option<u32>) {
-    const S_IFMT: u16 = 0o170_000;
     let on = match sleep.object {
         Object::None if is(sleep.call, &["futex"]) => {
             let [address, op, value] = sleep.arguments;
@@ -169,10 +187,9 @@ fn on_of(sleep: &Sleep, listening: &Listening) -> (SleptOn, Option<u32>) {
         }
         Object::None => SleptOn::NotKnown,
         Object::File { mode, device, inode } => match mode & S_IFMT {
-            0o010_000 => SleptOn::Pipe,
-            0o020_000 => SleptOn::Character,
-            // As the kernel has it in memory: 12 and 20 bits.
-            _ => SleptOn::File { device: format!("{}:{}", device >> 20, device & 0xf_ffff), inode },
+            FIFO => SleptOn::Pipe,
+            CHARACTER => SleptOn::Character,
+            _ => SleptOn::File { device: device_text(device), inode, path: None },
         },
         Object::Anonymous(name) => {
             let end = name.iter().position(|&byte| byte == 0 || byte == b']').unwrap_or(name.len());
@@ -188,6 +205,17 @@ fn on_of(sleep: &Sleep, listening: &Listening) -> (SleptOn, Option<u32>) {
         Object::Socket { family } => SleptOn::Socket { family },
     };
     (on, None)
+}
+
+/// Major and minor number of a device as the kernel has it in memory: 12 and 20 bits.
+fn device_text(device: u32) -> String {
+    format!("{}:{}", device >> 20, device & 0xf_ffff)
+}
+
+/// The same from its text.
+pub(super) fn device_of(text: &str) -> Option<u32> {
+    let (major, minor) = text.split_once(':')?;
+    Some(major.parse::<u32>().ok()? << 20 | minor.parse::<u32>().ok()?)
 }
 
 fn inet_of(tgid: u32, inet: Inet, listening: &Listening) -> SleptOn {

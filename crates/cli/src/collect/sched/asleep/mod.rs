@@ -2,6 +2,7 @@
 //! On what the target's threads sleep, who wakes them, and what those did meanwhile.
 
 mod chain;
+mod files;
 mod history;
 mod kind;
 mod listening;
@@ -12,6 +13,7 @@ mod sums;
 use super::super::{Emit, Roots};
 use chain::{Chains, Link, Tell};
 use deburr_bpf::sched::{Context as Woke, Run, SchedProbe, Sleep};
+use files::Files;
 use history::{History, Thread};
 use kind::{OtherEnd, Slept, is_condition, port_of};
 use listening::Listening;
@@ -44,6 +46,7 @@ pub(super) struct Asleep {
     peers: BTreeMap<u32, u32>,
     listening: Listening,
     names: Names,
+    files: Files,
     history: History,
     /// Up to when the runs of all CPUs are known, on the run queues' clock.
     known_to_ns: u64,
@@ -105,6 +108,7 @@ impl Asleep {
         self.history.retain(&self.watched);
         self.listening.second(&self.watched);
         self.names.second();
+        self.files.second();
     }
 
     /// A thread has run.
@@ -120,14 +124,15 @@ impl Asleep {
     }
 
     /// Takes the sleeps that ended since the last call.
-    pub(super) fn follow(&mut self, probe: &mut SchedProbe) {
+    pub(super) fn follow(&mut self, probe: &mut SchedProbe, roots: &Roots) {
         for sleep in probe.sleeps() {
-            self.take(sleep);
+            self.take(roots, sleep);
         }
     }
 
-    fn take(&mut self, sleep: Sleep) {
+    fn take(&mut self, roots: &Roots, sleep: Sleep) {
         self.history.slept(&sleep);
+        self.files.meet(roots, &sleep);
         if self.peers.contains_key(&sleep.tgid) {
             return;
         }
@@ -158,9 +163,9 @@ impl Asleep {
         roots: &Roots,
         (running, last): (Vec<Run>, bool),
     ) -> Result<(), String> {
-        self.follow(probe);
+        self.follow(probe, roots);
         for sleep in probe.asleep()? {
-            self.take(sleep);
+            self.take(roots, sleep);
         }
         for sleep in self.open.second(last) {
             self.pend(sleep);
@@ -241,6 +246,6 @@ impl Asleep {
     pub(super) fn end(&mut self, t1_ns: u64, identity: Identity<'_>, emit: Emit<'_>) {
         let t1_ns = t1_ns.max(self.t0_ns);
         let t0_ns = std::mem::replace(&mut self.t0_ns, t1_ns);
-        self.sums.emit(Range { t0_ns, t1_ns }, identity, emit);
+        self.sums.emit(Range { t0_ns, t1_ns }, &self.files, identity, emit);
     }
 }

@@ -2,8 +2,9 @@
 //! The sleeps of a second, alike ones together.
 
 use super::chain::Link;
+use super::files::Files;
 use super::history;
-use super::kind::{Slept, Woken};
+use super::kind::{Slept, Woken, device_of};
 use crate::collect::Emit;
 use deburr_bpf::sched::Call;
 use deburr_core::recording::{self, Awaited, Did, ProcId, Record, SleepTick, SleptOn, WokenBy};
@@ -75,13 +76,21 @@ impl Sums {
     }
 
     /// Emits the records of the processes of the target, and begins anew.
-    pub(super) fn emit(&mut self, range: Range, identity: Identity<'_>, emit: Emit<'_>) {
+    pub(super) fn emit(
+        &mut self,
+        range: Range,
+        files: &Files,
+        identity: Identity<'_>,
+        emit: Emit<'_>,
+    ) {
         for (pid, kinds) in std::mem::take(&mut self.of) {
             let Some((proc, true)) = identity(pid, &mut *emit) else { continue };
             for (kind, sum) in largest(kinds) {
                 let mut known = |pid: u32| Some(identity(pid, &mut *emit)?.0);
-                let behind = kind.behind.iter().map_while(|it| awaited(it, &mut known)).collect();
-                let recording::Slept { state, call, on, woken } = told(&kind.slept, &mut known);
+                let behind =
+                    kind.behind.iter().map_while(|it| awaited(it, files, &mut known)).collect();
+                let slept = told((pid, &kind.slept), files, &mut known);
+                let recording::Slept { state, call, on, woken } = slept;
                 emit(Record::Sleep(Box::new(SleepTick {
                     t0_ns: range.t0_ns,
                     t1_ns: range.t1_ns,
@@ -101,10 +110,19 @@ impl Sums {
     }
 }
 
-fn told(it: &Slept, known: &mut dyn FnMut(u32) -> Option<ProcId>) -> recording::Slept {
+fn told(
+    (tgid, it): (u32, &Slept),
+    files: &Files,
+    known: &mut dyn FnMut(u32) -> Option<ProcId>,
+) -> recording::Slept {
     let mut on = it.on.clone();
-    if let SleptOn::Unix { peer, .. } = &mut on {
-        *peer = it.peer.and_then(&mut *known);
+    match &mut on {
+        SleptOn::Unix { peer, .. } => *peer = it.peer.and_then(&mut *known),
+        SleptOn::File { device, inode, path } => {
+            let device = device_of(device);
+            *path = device.and_then(|device| Some(files.name(tgid, device, *inode)?.to_owned()));
+        }
+        _ => {}
     }
     let woken = match it.woken {
         Woken::NotKnown => WokenBy::NotKnown,
@@ -122,14 +140,18 @@ fn told(it: &Slept, known: &mut dyn FnMut(u32) -> Option<ProcId>) -> recording::
     recording::Slept { state: it.state, call, on, woken }
 }
 
-fn awaited(it: &NamedLink, known: &mut dyn FnMut(u32) -> Option<ProcId>) -> Option<Awaited> {
+fn awaited(
+    it: &NamedLink,
+    files: &Files,
+    known: &mut dyn FnMut(u32) -> Option<ProcId>,
+) -> Option<Awaited> {
     let proc = known(it.tgid)?;
     let did = match &it.did {
         history::Did::NotSeen => Did::NotSeen,
         history::Did::OnCpu => Did::OnCpu,
         history::Did::Queued => Did::Queued,
         history::Did::Throttled => Did::Throttled,
-        history::Did::Slept(slept) => Did::Slept(told(slept, known)),
+        history::Did::Slept(slept) => Did::Slept(told((it.tgid, slept), files, known)),
     };
     Some(Awaited { proc, thread: it.name.clone(), too: it.too, did })
 }
@@ -188,7 +210,7 @@ mod tests {
         let mut told = Vec::new();
         let mut identity = |pid, _: Emit<'_>| Some((ProcId(pid), pid == 7));
         let range = Range { t0_ns: 0, t1_ns: 1000 };
-        sums.emit(range, &mut identity, &mut |record| match record {
+        sums.emit(range, &Files::default(), &mut identity, &mut |record| match record {
             Record::Sleep(it) => told.push(*it),
             other => panic!("{other:?}"),
         });
