@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What suffers in a scenario: the kinds of victims, one per file, and how a scenario file chooses one.
 
+use super::computes::ComputesSpec;
 use super::crew::CrewSpec;
 use super::io::BrokerSpec;
 use super::network::NetworkSpec;
@@ -40,6 +41,8 @@ pub(crate) struct VictimSpec {
     crew: Option<CrewSpec>,
     /// Or a process that sends or receives over the network.
     network: Option<NetworkSpec>,
+    /// Or a process that computes all the time, and notices when it stands still.
+    computes: Option<ComputesSpec>,
 }
 
 impl VictimSpec {
@@ -53,13 +56,16 @@ impl VictimSpec {
             ("reader", self.reader.is_some()),
             ("crew", self.crew.is_some()),
             ("network", self.network.is_some()),
+            ("computes", self.computes.is_some()),
         ];
         let chosen: Vec<&str> = others.iter().filter(|it| it.1).map(|it| it.0).collect();
         if let [key] = *chosen {
             let own_work = (self.threads, self.work_us, self.period_us) != (0, 0, 0);
             ensure!(!own_work, "`victim.{key}` has no `threads`, `work_us` and `period_us`");
         } else if !chosen.is_empty() {
-            bail!("`victim` is a `broker`, a `service`, a `reader`, a `crew` or of the `network`");
+            bail!(
+                "`victim` is a `broker`, a `service`, a `reader`, a `crew`, of the `network` or `computes`"
+            );
         }
         self.as_victim().validate(&self.cgroup)
     }
@@ -80,6 +86,8 @@ impl VictimSpec {
             Box::new(crew.clone())
         } else if let Some(network) = &self.network {
             Box::new(network.clone())
+        } else if let Some(computes) = &self.computes {
+            Box::new(computes.clone())
         } else {
             let Self { threads, work_us, period_us, .. } = *self;
             Box::new(Demand { threads, work_us, period_us })
