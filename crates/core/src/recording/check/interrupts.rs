@@ -24,3 +24,27 @@ pub(super) fn check(record: &Record, faults: &mut Faults) {
         length_ns.saturating_add(length_ns / 100 * BY_CHANCE_PERCENT).saturating_add(LATE_NS);
     faults.unless(ns <= most_ns, TIME, || format!("CPU {}: {ns} ns in {length_ns} ns", it.cpu));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::ProcId;
+    use crate::testkit::{S, interrupts};
+
+    fn violated(change: impl FnOnce(&mut InterruptTick)) -> Vec<Invariant> {
+        let mut tick = interrupts(ProcId(1), S, 1000);
+        change(&mut tick);
+        let mut faults = Faults::default();
+        check(&Record::Interrupts(Box::new(tick)), &mut faults);
+        faults.found.into_keys().collect()
+    }
+
+    #[test]
+    fn a_cpu_serves_no_more_than_there_is_time_for() {
+        assert_eq!(violated(|_| {}), [] as [&str; 0]);
+        assert_eq!(violated(|tick| tick.longest_ns = tick.ns + 1), [PARTS]);
+        assert_eq!(violated(|tick| tick.bursts = tick.count + 1), [PARTS]);
+        assert_eq!(violated(|tick| tick.count = 0), [PARTS]);
+        assert_eq!(violated(|tick| tick.ns = 17 * S), [TIME]);
+    }
+}
