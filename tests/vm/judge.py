@@ -20,6 +20,8 @@ PIPE_SHARE = 0.95
 CROWD_SHARE = 0.8
 # Of the time that a process frees memory, what is told at the limit that binds.
 LIMIT_SHARE = 0.95
+# Of the CPU time of a process that only computes, what interrupts take at most, in an emulated machine.
+INTERRUPTED_SHARE = 0.5
 
 # What `write-files` writes, in bytes.
 FILES = {"a": 2 << 20, "b": 2 << 20, "renamed": 2 << 20, "synced": 1 << 20, "direct": 4 << 20, "gone": 1 << 20}
@@ -34,6 +36,7 @@ TITLES = [
     "files: their bytes, all bytes by `diskstats`",
     "reader in a small cgroup: times it freed memory, at the limit that binds",
     "slow disk: neighbour's share",
+    "interrupts: of the victim's CPU time",
 ]
 
 
@@ -107,6 +110,9 @@ def judge(said, recording):
     blamed = sum(c["share"] for c in first["causes"] if c.get("comm") == "neighbour")
     hold(blamed >= CULPRIT_SHARE, f"neighbour: the neighbour got {blamed:.0%} of the blame")
     hold("SCH002" not in codes(neighbour), "neighbour: SCH002 without a quota")
+    # The clock tick alone is a part of it.
+    interrupted = next(it for it in neighbour["ledger"] if it["victim"].get("comm") == "victim").get("interrupted", 0)
+    hold(0 < interrupted <= INTERRUPTED_SHARE, f"neighbour: interrupts took {interrupted:.2%} of the victim's CPU time")
 
     slept = next((entry for entry in asleep["ledger"] if entry.get("asleep")), {"asleep": []})["asleep"]
     in_read = sum(p["ns"] for p in slept if (p["call"], p.get("on")) == ("read", "a pipe"))
@@ -145,6 +151,8 @@ def judge(said, recording):
         hold(abs(share - 1) <= BYTES_TOLERANCE, f"files: {share:.1%} of the bytes of {name}")
     hold(abs(all_bytes - 1) <= BYTES_TOLERANCE, f"files: {all_bytes:.1%} of the bytes of diskstats")
     states = {source["source"]: source["state"] for source in doctor["sources"]}
+    # Where the kernel's types do not say where the preempt count is, it is not known what threads asked for.
+    hold(states.get("interrupts") in ("active", "partial"), f"doctor: interrupts is {states.get('interrupts')}")
     for name in ("block", "writeback", "reclaim"):
         hold(states.get(name) == "active", f"doctor: {name} is {states.get(name)}")
     times, at_limit = freed(said.get("reclaim", ""))
@@ -164,6 +172,7 @@ def judge(said, recording):
         f"{percent(min(by_file.values(), default=0))} to {percent(max(by_file.values(), default=0))}, {percent(all_bytes)}",
         f"{times}, {percent(at_limit)}",
         percent(held_up),
+        f"{percent(interrupted)}, own calls {'told apart' if states['interrupts'] == 'active' else 'not told apart'}",
     ]
     return cells, failed
 

@@ -7,7 +7,7 @@
 
 mod modules;
 
-use crate::{block, net, reclaim, sched, syscalls, writeback};
+use crate::{block, irq, net, reclaim, sched, syscalls, writeback};
 use libbpf_rs::btf::types::{DataSec, Enum, FuncProto, Struct};
 use libbpf_rs::btf::{Btf, BtfKind, BtfType, TypeId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,12 +27,13 @@ type Hooks = BTreeMap<String, u32>;
 const HOOK: &str = "btf_trace_";
 
 /// The fields that plans ask for. No others are looked up.
-const FIELDS: [&[Fields]; 9] = [
+const FIELDS: [&[Fields]; 10] = [
     sched::plan::NEEDED,
     sched::plan::OF_SLEEPS,
     sched::plan::DIFFERING,
     block::NEEDED,
     block::OF_LIMITS,
+    irq::NEEDED,
     net::NEEDED,
     syscalls::NEEDED,
     reclaim::NEEDED,
@@ -294,7 +295,9 @@ pub(crate) mod tests {
         }
         assert!(matches!(facts.arguments("sched_switch"), Some(3 | 4)), "{facts:?}");
         assert_eq!(facts.arguments("block_rq_complete"), Some(3), "{facts:?}");
-        for needed in [sched::plan::NEEDED, block::NEEDED, net::NEEDED, syscalls::NEEDED] {
+        for needed in
+            [sched::plan::NEEDED, block::NEEDED, irq::NEEDED, net::NEEDED, syscalls::NEEDED]
+        {
             assert_eq!(facts.missing(needed), [""; 0]);
         }
         let accounts_pressure = Path::new("/proc/pressure").exists();

@@ -10,6 +10,7 @@
 //! - [`writeback`]: the writeback probe: why there was something to write, and what was delayed by it.
 //! - [`reclaim`]: the reclaim probe: how long threads free memory before they get some, and whose limit makes them.
 //! - [`net`]: the network probe: which connections of TCP had to send again, and why.
+//! - [`irq`]: the probe of interrupts: how long they took, on which CPU, and whose thread held it meanwhile.
 //! - [`syscalls`]: the system call probe: what the system calls of chosen threads cost, by call and by file.
 //! - [`empty`]: programs that do nothing, as the baseline for overhead measurements.
 //!
@@ -20,6 +21,7 @@
 pub mod block;
 pub mod empty;
 pub mod facts;
+pub mod irq;
 mod log;
 mod mapped;
 pub mod net;

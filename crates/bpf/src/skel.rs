@@ -31,3 +31,7 @@ pub(crate) mod syscalls {
 pub(crate) mod reclaim {
     include!(concat!(env!("OUT_DIR"), "/reclaim.skel.rs"));
 }
+
+pub(crate) mod irq {
+    include!(concat!(env!("OUT_DIR"), "/irq.skel.rs"));
+}

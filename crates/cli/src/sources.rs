@@ -3,8 +3,9 @@
 
 use crate::collect::{
     BlockCollector, CgroupCollector, Collector, Context, CpuTimeCollector, DiskstatsCollector,
-    NetCollector, ProcStatCollector, PsiCollector, ReclaimCollector, RuntimeCollector,
-    SchedCollector, SchedstatCollector, SettingsCollector, SyscallCollector, without_writeback,
+    InterruptCollector, NetCollector, ProcStatCollector, PsiCollector, ReclaimCollector,
+    RuntimeCollector, SchedCollector, SchedstatCollector, SettingsCollector, SyscallCollector,
+    without_writeback,
 };
 use crate::failure::{Exit, Failure};
 use deburr_core::recording::{Source, State};
@@ -46,6 +47,10 @@ pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
     match ReclaimCollector::open(cx, threads.as_ref()) {
         Ok(reclaim) => running.push(Running::new(&[Source::Reclaim], reclaim)),
         Err(state) => missing.push((Source::Reclaim, state)),
+    }
+    match InterruptCollector::open(cx) {
+        Ok(interrupts) => running.push(Running::new(&[Source::Interrupts], interrupts)),
+        Err(state) => missing.push((Source::Interrupts, state)),
     }
     match ProcStatCollector::open(cx) {
         Ok(cpus) => running.push(Running::new(&[Source::ProcStat], cpus)),

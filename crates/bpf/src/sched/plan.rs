@@ -129,7 +129,7 @@ pub(crate) fn pressure_minus_rq(facts: &Facts) -> Option<i64> {
 }
 
 /// Distance in bytes from a CPU's run queue to its preempt count; `None` = not in the type information.
-fn preempt_minus_rq(facts: &Facts) -> Option<i64> {
+pub(crate) fn preempt_minus_rq(facts: &Facts) -> Option<i64> {
     let at = |name| facts.per_cpu.get(name).copied();
     let count = at("__preempt_count").or_else(|| Some(at("pcpu_hot")? + IN_PCPU_HOT));
     Some(count? - at("runqueues")?)

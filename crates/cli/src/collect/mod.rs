@@ -14,6 +14,7 @@ mod devices;
 mod diskstats;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod interrupts;
 mod kept;
 mod net;
 mod proc_stat;
@@ -35,6 +36,7 @@ pub(crate) use cgroups::{
 pub(crate) use cpu_time::CpuTimeCollector;
 pub(crate) use devices::Devices;
 pub(crate) use diskstats::DiskstatsCollector;
+pub(crate) use interrupts::InterruptCollector;
 pub(crate) use net::NetCollector;
 pub(crate) use proc_stat::ProcStatCollector;
 pub(crate) use processes::{ObservedProcess, Processes, has_ended, living_thread, read_stat};

@@ -165,7 +165,8 @@ const FACTS: [&str; 13] = [
 const CUMULATIVE: [&str; 5] =
     ["cpu_reading", "cgroup_reading", "psi_reading", "disk_reading", "memory_reading"];
 /// Columns that say whom or what a row is about.
-const IDENTITIES: [&str; 22] = [
+const IDENTITIES: [&str; 23] = [
+    "irq",
     "netns",
     "seq",
     "proc",
@@ -205,7 +206,8 @@ const FLAGS: [&str; 12] = [
     "cores_told",
 ];
 /// Columns that count things.
-const COUNTS: [&str; 58] = [
+const COUNTS: [&str; 59] = [
+    "bursts",
     "connections",
     "times",
     "dropped_here",
@@ -269,7 +271,8 @@ const COUNTS: [&str; 58] = [
 const PLAIN: [&str; 2] = ["nice", "weight"];
 
 /// Columns that hold something else than the other numbers of their table.
-pub(super) const OTHERWISE: [(&str, &str, Holds); 35] = [
+pub(super) const OTHERWISE: [(&str, &str, Holds); 36] = [
+    ("interrupts", "longest_ns", Holds::Maximum),
     ("resent", "connections", Holds::Level),
     ("resent", "srtt_ns", Holds::Level),
     ("resent", "rto_ns", Holds::Maximum),

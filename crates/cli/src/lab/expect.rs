@@ -82,6 +82,9 @@ pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -
             checks.push(agreement(name, run, victim.threads(with_faults)));
         }
     }
+    for (name, run) in [(without, control), (with, fault)] {
+        checks.extend(run.victim.stood_still_ns.map(|ns| interrupted(name, run, ns)));
+    }
     checks.push(conservation(fault));
     checks
 }
@@ -324,6 +327,39 @@ fn agreement(name: &str, run: &Observed, threads: u32) -> Check {
             tenths_of_ms(own),
             tenths_of_ms(tolerance),
             tenths_of_ms(stolen)
+        ),
+    )
+    .about(Topic::Loss)
+    .resting_on(Precondition::Nothing)
+}
+
+/// Of the time in which a victim stood still, interrupts take this part at least. The rest is the way into each of them and out
+/// of it, and interrupts that are not told.
+const HANDLERS: f64 = 0.6;
+
+/// Checks that the report's time of interrupts is what the victim's own clock says, without its waiting for a CPU.
+fn interrupted(name: &str, run: &Observed, stood_still_ns: u64) -> Check {
+    let ledger = run.report.ledger.iter().find(|it| it.victim.pid == Some(run.victim_pid));
+    let told = ledger.and_then(|ledger| {
+        let on_cpu = ledger.parts.iter().filter(|part| part.state == LedgerState::OnCpu);
+        let on_cpu_ns: u64 = on_cpu.map(|part| part.ns).sum();
+        Some(on_cpu_ns as f64 * ledger.interrupted?.get() / run.report.window.seconds)
+    });
+    let Some((told, waited)) = told.zip(run.reported_ns_per_s()) else {
+        let what = format!("the report {name} says what interrupts took from the victim");
+        return Check::new(false, what).about(Topic::Loss).resting_on(Precondition::Nothing);
+    };
+    let own = stood_still_ns as f64 / run.victim.wall_ns.max(1) as f64 * 1e9;
+    let least = (own - waited - run.stolen_ns_per_s()) * HANDLERS - TOLERANCE_NS_PER_S;
+    let most = own * (1.0 + TOLERANCE) + TOLERANCE_NS_PER_S;
+    Check::new(
+        (least..=most).contains(&told),
+        format!(
+            "interrupts take from the victim what its clock says {name}: {} ms/s of {} ms/s in which it stood still; it waited \
+             for {} ms/s",
+            tenths_of_ms(told),
+            tenths_of_ms(own),
+            tenths_of_ms(waited)
         ),
     )
     .about(Topic::Loss)

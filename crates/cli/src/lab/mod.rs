@@ -7,6 +7,7 @@
 //! scenario expects. A scenario may also say what `deburr prove` must say of it. Everything happens in a cgroup of the lab's own, which a guard removes.
 
 mod check;
+mod computes;
 mod crew;
 mod disk;
 mod drive;
@@ -25,6 +26,7 @@ mod needs;
 mod network;
 mod observed;
 mod order;
+mod packets;
 mod prove;
 mod reader;
 mod remedy;

@@ -50,6 +50,8 @@ pub(crate) enum Need {
     Overlay,
     /// Temporary files that are on a disk of the host.
     HostDisk,
+    /// Packets that another CPU receives than the one to which they came.
+    Rps,
 }
 
 /// Interval over which idle CPU time is measured.
@@ -77,11 +79,12 @@ impl TryFrom<String> for Need {
             "realtime" => Ok(Self::Realtime),
             "overlay" => Ok(Self::Overlay),
             "host-disk" => Ok(Self::HostDisk),
+            "rps" => Ok(Self::Rps),
             _ => text.strip_prefix("cpus>=").and_then(|n| n.parse().ok()).map(Self::Cpus).ok_or(
                 format!(
                     "unknown need `{text}`: `root`, `bpf`, `cgroup-cpu`, `idle-cpu`, `fuse`, `loop`, `ext4`, \
                      `go`, `bdi-limit`, `blkio-throttle`, `cpuset`, `memory-limit`, `realtime`, `overlay`, \
-                     `host-disk` and `cpus>=N` exist"
+                     `host-disk`, `rps` and `cpus>=N` exist"
                 ),
             ),
         }
@@ -107,6 +110,7 @@ impl fmt::Display for Need {
             Self::Realtime => f.write_str("realtime"),
             Self::Overlay => f.write_str("overlay"),
             Self::HostDisk => f.write_str("host-disk"),
+            Self::Rps => f.write_str("rps"),
         }
     }
 }
@@ -142,6 +146,8 @@ impl Need {
             Self::Realtime => no_realtime(),
             Self::Overlay => no_filesystem("overlay"),
             Self::HostDisk => no_host_disk(),
+            Self::Rps => (!Path::new("/sys/class/net/lo/queues/rx-0/rps_cpus").exists())
+                .then(|| "the kernel cannot have other CPUs receive packets (CONFIG_RPS)".into()),
             Self::IdleCpu => {
                 let idle = idle_cpus()?;
                 (idle < IDLE_SHARE).then(|| {

@@ -88,6 +88,10 @@ pub(crate) struct Summary {
     /// Time within requests in which the thread did not run although it never gave up its CPU, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) preempted_ns: Option<u64>,
+    /// Time in which it stood still although it computed, in nanoseconds. Only of a victim that looks for that; its latencies
+    /// are then the lengths of these times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stood_still_ns: Option<u64>,
     /// Median latency, from when a request was due to when it was done, in nanoseconds.
     pub(crate) p50_ns: u64,
     /// 99th percentile of that latency.
@@ -182,7 +186,7 @@ pub(crate) struct Window {
 
 impl Window {
     /// Length of the part of a range that lies in the window.
-    fn overlap_ns(self, from_ns: u64, to_ns: u64) -> u64 {
+    pub(super) fn overlap_ns(self, from_ns: u64, to_ns: u64) -> u64 {
         to_ns.min(self.to_ns).saturating_sub(from_ns.max(self.from_ns))
     }
 }
@@ -300,6 +304,7 @@ fn summary(served: &[Request], window: Window) -> Summary {
         requests: latencies.len() as u64,
         woke_late_ns: Some(served.iter().map(|r| window.overlap_ns(r.ready_ns, r.begun_ns)).sum()),
         preempted_ns: Some(served.iter().map(|request| request.preempted_ns(window)).sum()),
+        stood_still_ns: None,
         p50_ns: percentile(&latencies, 50),
         p99_ns: percentile(&latencies, 99),
         max_ns: percentile(&latencies, 100),

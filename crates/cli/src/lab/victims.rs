@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What suffers in a scenario: the kinds of victims, one per file, and how a scenario file chooses one.
 
+use super::computes::ComputesSpec;
 use super::crew::CrewSpec;
 use super::exchange::ExchangeSpec;
 use super::io::BrokerSpec;
@@ -43,6 +44,8 @@ pub(crate) struct VictimSpec {
     exchange: Option<ExchangeSpec>,
     /// Or a process that sends or receives over the network.
     network: Option<NetworkSpec>,
+    /// Or a process that computes all the time, and notices when it stands still.
+    computes: Option<ComputesSpec>,
 }
 
 impl VictimSpec {
@@ -57,6 +60,7 @@ impl VictimSpec {
             ("crew", self.crew.is_some()),
             ("exchange", self.exchange.is_some()),
             ("network", self.network.is_some()),
+            ("computes", self.computes.is_some()),
         ];
         let chosen: Vec<&str> = others.iter().filter(|it| it.1).map(|it| it.0).collect();
         if let [key] = *chosen {
@@ -64,7 +68,7 @@ impl VictimSpec {
             ensure!(!own_work, "`victim.{key}` has no `threads`, `work_us` and `period_us`");
         } else if !chosen.is_empty() {
             bail!(
-                "`victim` is a `broker`, a `service`, a `reader`, a `crew`, an `exchange` or of the `network`"
+                "`victim` is a `broker`, a `service`, a `reader`, a `crew`, an `exchange`, of the `network` or `computes`"
             );
         }
         self.as_victim().validate(&self.cgroup)
@@ -88,6 +92,8 @@ impl VictimSpec {
             Box::new(exchange.clone())
         } else if let Some(network) = &self.network {
             Box::new(network.clone())
+        } else if let Some(computes) = &self.computes {
+            Box::new(computes.clone())
         } else {
             let Self { threads, work_us, period_us, .. } = *self;
             Box::new(Demand { threads, work_us, period_us })

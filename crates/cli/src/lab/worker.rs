@@ -2,6 +2,7 @@
 //! The processes of the lab: this program itself, executed as a hidden subcommand, so that the lab needs nothing else
 //! installed.
 
+use super::computes::{self, ComputesArgs};
 use super::crew::{self, CrewArgs};
 use super::disk::{self, DiskArgs};
 use super::drive::{self, DriveArgs};
@@ -10,6 +11,7 @@ use super::fanout::{self, FanoutArgs};
 use super::forks::{self, ForksArgs};
 use super::io::{self, IoArgs, SyncsArgs};
 use super::network::{self, NetworkArgs};
+use super::packets::{self, PacketsArgs};
 use super::reader::{self, ReadArgs};
 use super::victim::{self, Demand};
 use crate::host::cgroup;
@@ -84,6 +86,10 @@ enum Work {
     Backend(BackendArgs),
     /// Send or receive over the network
     Network(NetworkArgs),
+    /// Compute from the first line of standard input to the second, and look when that stood still
+    Computes(ComputesArgs),
+    /// Send packets that another CPU receives, for ever
+    Packets(PacketsArgs),
     /// Start programs that end at once, for ever
     Forks(ForksArgs),
     /// Have everything written out at intervals, for ever
@@ -170,11 +176,13 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<()> {
         Work::Committer(committer) => return io::commit(committer),
         Work::Network(network) => return network::work(network),
         Work::Backend(backend) => return exchange::serve(backend),
+        Work::Packets(packets) => return packets::send_for_ever(packets),
         _ => println!("ready"),
     }
     match &args.work {
         Work::Drive(load) => drive::drive(load),
         Work::Reader(args) => reader::read_until_told(args),
+        Work::Computes(args) => computes::compute_until_told(args),
         Work::Crew(args) => crew::work_until_told(args),
         Work::Exchange(args) => exchange::work_until_told(args),
         Work::Serve(demand) => victim::serve_until_told(demand.demand()),

@@ -5,8 +5,9 @@ use super::column::{Cell, Cells, Column, Columns, Result, Scalar, columns};
 use super::packed;
 use deburr_core::recording::{
     CgroupId, CgroupVersion, Culprit, DevId, DeviceBin, DiskCounters, EventKind, FileClass, FileId,
-    FileState, IdleCpu, IoCulprit, IoOp, IoPurpose, LoadBin, MemoryBound, Mix, ProcId, PsiResource,
-    ReclaimKind, Run, RuntimeKind, SleepState, Source, StallKind, State, ThreadStates, WaitHist,
+    FileState, IdleCpu, InterruptContext, InterruptKind, IoCulprit, IoOp, IoPurpose, LoadBin,
+    MemoryBound, Mix, ProcId, PsiResource, ReclaimKind, Run, RuntimeKind, SleepState, Source,
+    StallKind, State, ThreadStates, WaitHist,
 };
 use deburr_core::sqlite::Value;
 use serde::de::IntoDeserializer as _;
@@ -201,6 +202,8 @@ words! {
     CgroupVersion,
     FileClass,
     FileState,
+    InterruptContext,
+    InterruptKind,
     IoOp,
     MemoryBound,
     Mix,

@@ -109,6 +109,7 @@ fn add_details(file: &str, connection: &rusqlite::Connection) {
         "datagrams",
         "netns",
         "listener",
+        "interrupts",
     ] {
         let sql = "SELECT sql FROM sqlite_master WHERE name = ?";
         let sql: String = now.query_row(sql, [name], |row| row.get(0)).unwrap();
@@ -134,6 +135,7 @@ fn add_details(file: &str, connection: &rusqlite::Connection) {
         for sql in [
             "INSERT INTO resent SELECT 2000700 + ?1, min(tick), 1, 7, ?2, ?2, 1, 2, 0, 0, 1, 9, 0, 1, 8, 7, 9, 2, 40, 3 FROM tick",
             "INSERT INTO datagrams SELECT 2000300 + ?1, min(tick), 1, 7, ?2, nullif(?2, ''), 5, 9, 9, 9 FROM tick",
+            "INSERT INTO interrupts SELECT 2000800 + ?1, min(tick), 1, 3, 'device', 36, ?2, 'interrupts', 900, 7, 200, 2 FROM tick",
             "INSERT INTO listener SELECT 2000400 + ?1, min(tick), 1, 7, ?2, 5, 3, 2, 128 FROM tick",
         ] {
             connection.execute(sql, rusqlite::params![n, name]).unwrap();

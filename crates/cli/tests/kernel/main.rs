@@ -19,6 +19,7 @@ mod full_disk;
 mod golang;
 mod held;
 mod in_detail;
+mod interrupts;
 mod io;
 mod knee;
 mod lab;

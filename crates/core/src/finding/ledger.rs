@@ -56,6 +56,10 @@ pub struct Ledger {
     /// Absent if that was not read, as of all that is not the target, or if it ran for too short a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_kernel: Option<Share>,
+    /// Of its time on CPUs, what interrupts took that came meanwhile, without those that its own calls asked for. It is in
+    /// that in the program and in that in the kernel. Absent if interrupts were not observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupted: Option<Share>,
     /// On what its threads slept, the longest of each kind first: parts of `sleep`, `mem_stall` and `uninterruptible`, which
     /// sum to them. Empty if that was not recorded, as it is of what is not the target.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -138,6 +138,8 @@ pub enum Area {
     Cpu,
     /// Configuration of a host.
     Host,
+    /// Time that interrupts take.
+    Interrupts,
     /// Waiting for memory.
     Memory,
     /// What the network lost.
@@ -161,6 +163,7 @@ impl Area {
             Self::Block => "BLK",
             Self::Cpu => "CPU",
             Self::Host => "HST",
+            Self::Interrupts => "IRQ",
             Self::Memory => "MEM",
             Self::Network => "NET",
             Self::Observer => "OBS",

@@ -42,13 +42,15 @@ pub enum Source {
     Tcp,
     /// `/proc/PID/net`: what sockets of UDP and listening sockets dropped.
     Sockets,
+    /// BPF probe of interrupts: what they took, on which CPU, from whom.
+    Interrupts,
     /// The observer's own overhead.
     Observer,
 }
 
 impl Source {
     /// All sources, in the order of reports.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Sched,
         Self::Timeline,
         Self::Schedstat,
@@ -65,6 +67,7 @@ impl Source {
         Self::Reclaim,
         Self::Tcp,
         Self::Sockets,
+        Self::Interrupts,
         Self::Observer,
     ];
 
@@ -77,7 +80,7 @@ impl Source {
             Self::Runtime => 3,
             // An ordinary observation has no coverage of these.
             Self::CpuCheck | Self::Syscalls => 4,
-            Self::Reclaim | Self::Tcp | Self::Sockets => 5,
+            Self::Reclaim | Self::Tcp | Self::Sockets | Self::Interrupts => 5,
             _ => 1,
         }
     }
@@ -108,6 +111,7 @@ impl Source {
             Self::Reclaim => "bpf:reclaim",
             Self::Tcp => "bpf:tcp",
             Self::Sockets => "/proc/PID/net",
+            Self::Interrupts => "bpf:irq",
             Self::Observer => "observer",
         }
     }

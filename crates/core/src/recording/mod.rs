@@ -21,6 +21,7 @@ mod cpu_time;
 mod entity;
 mod hist;
 mod host_facts;
+mod interrupts;
 mod long_wait;
 mod net;
 mod observed;
@@ -49,6 +50,7 @@ pub use entity::{
 };
 pub use hist::{WAIT_BUCKETS, WaitHist, bucket_of, bucket_range_ns};
 pub use host_facts::{HostFacts, MOST_FACT_BYTES};
+pub use interrupts::{InterruptContext, InterruptKind, InterruptTick};
 pub use long_wait::LongWait;
 pub use net::{DatagramTick, ListenerTick, NetnsTick, ResentTick};
 pub use reclaim::{MemoryBound, MemoryReading, ReclaimKind, ReclaimTick};
@@ -115,6 +117,8 @@ pub enum Record {
     Reclaim(Box<ReclaimTick>),
     /// The kernel's counters of memory, of the host and of cgroups at their limit, cumulative, each second.
     Memory(MemoryReading),
+    /// Interrupts of one kind on one CPU, while a process held it (BPF probe of interrupts), each second.
+    Interrupts(Box<InterruptTick>),
     /// What a connection of TCP had to send again (BPF network probe), each second.
     Resent(Box<ResentTick>),
     /// What a socket of UDP dropped, each second.
@@ -177,6 +181,7 @@ impl Record {
             Self::CpuTime(it) => it,
             Self::Reclaim(it) => &**it,
             Self::Memory(it) => it,
+            Self::Interrupts(it) => &**it,
             Self::Resent(it) => &**it,
             Self::Datagrams(it) => &**it,
             Self::Netns(it) => &**it,

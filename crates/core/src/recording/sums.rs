@@ -141,6 +141,7 @@ fn amount(record: &Record) -> u64 {
         Record::Reclaim(it) => {
             sum([it.ns, it.known_ns, it.memory_ns, it.off_cpu_ns, it.count, it.pages])
         }
+        Record::Interrupts(it) => sum([it.ns, it.count, it.bursts, it.longest_ns]),
         Record::Resent(it) => resent(it),
         Record::Datagrams(it) => {
             let sizes = it.buffer_bytes.into_iter().chain(it.most_buffer_bytes);

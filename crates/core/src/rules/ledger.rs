@@ -4,7 +4,7 @@
 
 use super::block::support::beside_others;
 use super::words::group_entity;
-use super::{asleep, candidates, cpu_split, sched};
+use super::{asleep, candidates, cpu_split, interrupts, sched};
 use crate::finding::{Entity, EntityKind, Ledger, LedgerPart, LedgerState};
 use crate::recording::check::{fits, roughly_fits};
 use crate::view::{Delay, Group, Groups, View};
@@ -37,8 +37,19 @@ pub(super) fn of(view: &View, groups: &Groups<'_>, at: usize) -> Option<Ledger> 
     let victim = group_entity(view, group);
     let asleep = asleep::of(view, group);
     let in_kernel = cpu_split::of(view, group).map(|(_, share)| share);
-    let unseen_ns = 0;
-    Some(Ledger { victim, wall_ns, threads, parts, in_kernel, asleep, excess_ns, unseen_ns, tails })
+    let interrupted = interrupts::taken::of_cpu_time(view, group);
+    Some(Ledger {
+        victim,
+        wall_ns,
+        threads,
+        parts,
+        in_kernel,
+        interrupted,
+        asleep,
+        excess_ns,
+        unseen_ns: 0,
+        tails,
+    })
 }
 
 /// The ledger of the host: the time in which its threads wanted to run. `None` if none was seen.
@@ -82,6 +93,7 @@ pub(super) fn of_host(view: &View) -> Option<Ledger> {
         threads,
         parts,
         in_kernel: None,
+        interrupted: None,
         asleep: vec![],
         excess_ns: 0,
         unseen_ns,

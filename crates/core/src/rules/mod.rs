@@ -16,6 +16,7 @@ mod experiments;
 mod explain;
 mod host;
 mod hosts;
+mod interrupts;
 mod ledger;
 mod memory;
 mod network;
@@ -120,10 +121,11 @@ pub enum Verdict {
 }
 
 /// The rules of each area; areas in the order of their prefixes, rules by code.
-const AREAS: [&[&Rule]; 9] = [
+const AREAS: [&[&Rule]; 10] = [
     block::RULES,
     cpu::RULES,
     host::RULES,
+    interrupts::RULES,
     memory::RULES,
     network::RULES,
     observer::RULES,

@@ -8,6 +8,7 @@ mod block;
 #[cfg(test)]
 pub(crate) mod commands;
 mod cpu_check;
+mod interrupts;
 mod reclaim;
 pub mod snapshot;
 pub mod sweep;
@@ -15,6 +16,7 @@ mod syscalls;
 
 pub use block::{pass, transfers};
 pub use cpu_check::{CHUNK_NS, Machine};
+pub use interrupts::interrupts;
 pub use reclaim::reclaim;
 
 use crate::recording::{

@@ -7,6 +7,7 @@ mod cgroup;
 mod cpu_check;
 mod cpu_time;
 mod host;
+mod interrupts;
 mod kept;
 mod limits;
 mod longest_wait;
@@ -25,6 +26,7 @@ pub use cgroup::{CgroupView, Counter};
 pub use cpu_check::CpuCheckView;
 pub use cpu_time::CpuTime;
 pub use host::{CpuTotals, CpuView, Load, ObserverView, PsiView};
+pub use interrupts::{InterruptKey, InterruptSource, InterruptView, Interrupted};
 pub use limits::ProcessLimit;
 pub use longest_wait::WholeWait;
 pub use net::{Connection, Connections, Datagrams, Listener, NetKey, NetView, NetnsTotals};
@@ -65,6 +67,7 @@ pub struct View {
     cpu_check: CpuCheckView,
     syscalls: SyscallView,
     reclaim: ReclaimView,
+    interrupts: InterruptView,
     net: NetView,
     observer: ObserverView,
     events: Vec<Event>,
@@ -133,6 +136,7 @@ impl Fold {
             }
             Record::Reclaim(tick) => view.reclaim.tick(tick),
             Record::Memory(reading) => view.reclaim.reading(reading),
+            Record::Interrupts(tick) => view.interrupts.tick(tick),
             Record::Resent(tick) => view.net.resent(tick),
             Record::Datagrams(tick) => view.net.datagrams(tick),
             Record::Netns(tick) => view.net.netns(tick),
@@ -337,6 +341,12 @@ impl View {
     #[must_use]
     pub fn reclaim(&self) -> &ReclaimView {
         &self.reclaim
+    }
+
+    /// Interrupts, and from whom they took time.
+    #[must_use]
+    pub fn interrupts(&self) -> &InterruptView {
+        &self.interrupts
     }
 
     /// What the network lost.

@@ -145,6 +145,7 @@ impl ThreadPlot {
             tails: vec![],
             asleep: vec![],
             in_kernel: None,
+            interrupted: None,
             ..ledger.clone()
         };
         (!threads.is_empty()).then_some(Self { threads, rest })
@@ -160,8 +161,19 @@ fn of_thread(it: &ThreadLedger, pid: Option<u32>) -> Ledger {
     let wall_ns = it.wall_ns.max(known_ns);
     parts.push(LedgerPart { state: LedgerState::Unattributed, ns: wall_ns - known_ns });
     let (threads, excess_ns, unseen_ns) = (it.threads, 0, 0);
-    let (in_kernel, asleep, tails) = (None, vec![], vec![]);
-    Ledger { victim, wall_ns, threads, parts, in_kernel, asleep, excess_ns, unseen_ns, tails }
+    let (in_kernel, interrupted, asleep, tails) = (None, None, vec![], vec![]);
+    Ledger {
+        victim,
+        wall_ns,
+        threads,
+        parts,
+        in_kernel,
+        interrupted,
+        asleep,
+        excess_ns,
+        unseen_ns,
+        tails,
+    }
 }
 
 fn part_ns(ledger: &Ledger, state: LedgerState) -> u64 {

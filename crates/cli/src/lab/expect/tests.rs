@@ -77,6 +77,7 @@ fn observed(waited_ms_per_s: u64, findings: Vec<Finding>) -> Observed {
                     LedgerPart { state: LedgerState::Sleep, ns: 10_000_000_000 - waited_ns },
                 ],
                 in_kernel: None,
+                interrupted: None,
                 asleep: vec![],
                 excess_ns: 0,
                 unseen_ns: 0,

@@ -12,6 +12,7 @@ mod io_limit;
 mod load;
 mod lossy_path;
 mod memory_limit;
+mod packets;
 mod quota;
 mod slow_reads;
 mod spinners;
@@ -60,6 +61,8 @@ pub(crate) enum FaultSpec {
     LossyPath(lossy_path::LossyPath),
     /// A process that sends much at once over the network.
     Bursts(bursts::Bursts),
+    /// Traffic that another CPU receives.
+    Packets(packets::Packets),
 }
 
 impl FaultSpec {
@@ -82,6 +85,7 @@ impl FaultSpec {
             Self::SlowReads(fault) => fault,
             Self::LossyPath(fault) => fault,
             Self::Bursts(fault) => fault,
+            Self::Packets(fault) => fault,
         }
     }
 }

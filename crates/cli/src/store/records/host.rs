@@ -7,8 +7,8 @@ use crate::store::encodings::{Compressed, DefaultIfAbsent, Json, JsonOrNull, Opt
 use crate::store::table::{Presence, Row, tables};
 use deburr_core::recording::{
     BlameTick, Cgroup, CgroupReading, Coverage, CpuReading, CpuTimeReading, DatagramTick, Event,
-    HostFacts, IdleTick, ListenerTick, LongWait, MemoryReading, Meta, NamedThreads, NetnsTick,
-    ObserverTick, Process, ProcessTick, PsiReading, ReclaimTick, Record, ResentTick,
+    HostFacts, IdleTick, InterruptTick, ListenerTick, LongWait, MemoryReading, Meta, NamedThreads,
+    NetnsTick, ObserverTick, Process, ProcessTick, PsiReading, ReclaimTick, Record, ResentTick,
     RuntimeReading, SchedstatTick, SleepTick, ThreadLedger, WaitBin,
 };
 use std::convert::identity;
@@ -56,7 +56,7 @@ tables! {
         /// since when
         t_ns,
         /// `sched`, `timeline`, `schedstat`, `cgroup_cpu`, `proc_stat`, `psi`, `block`, `writeback`, `diskstats`,
-        /// `settings`, `runtime`, `cpu_check`, `syscalls`, `reclaim`, `tcp`, `sockets` or `observer`
+        /// `settings`, `runtime`, `cpu_check`, `syscalls`, `reclaim`, `tcp`, `sockets`, `interrupts` or `observer`
         source,
         /// `state`: `active`, `partial` or `missing`
         /// `reason`: what is missing and why; NULL if `active`
@@ -351,6 +351,32 @@ tables! {
         user_ns,
         /// in the kernel on its behalf, interrupts that came meanwhile included where the kernel does not tell them apart
         system_ns,
+    }
+    /// Interrupts of one kind on one CPU, while threads of one process held it (BPF probe of interrupts). Where there are too
+    /// many soft ones, some are measured at random and stand for the others. A recording of version 2 may lack the table, which
+    /// was added later.
+    "interrupts" over tick, since 2, Presence::Added => Interrupts(InterruptTick) {
+        /// the process; 4294967295 = the CPU was idle, or they took little from each of several processes
+        proc,
+        /// number of the CPU
+        cpu,
+        /// `soft`, `device` or `timer` (of the CPU)
+        kind,
+        /// number of a device's interrupt, as in `/proc/interrupts`
+        irq,
+        /// the vector of a soft interrupt as in `/proc/softirqs`, the names of a device's handlers; empty = not known
+        name,
+        /// `interrupts`: it interrupted the thread; `own_call`: the thread asked for it, and it was served at the end of its
+        /// call, or by a thread of the kernel that serves them; `not_known`: which of both
+        context,
+        /// time that they took; hard ones that came during soft ones are not in that of the soft ones
+        ns,
+        /// how many
+        count,
+        /// the longest
+        longest_ns,
+        /// times at which the one before had ended a millisecond or more ago
+        bursts,
     }
     /// What a connection of TCP had to send again (BPF network probe). Of the connections that were held up little in that
     /// second one row has the sums. A recording of version 2 may lack the table, which was added later.

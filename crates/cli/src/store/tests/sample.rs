@@ -4,10 +4,10 @@
 use super::super::table;
 use deburr_core::recording::{
     Awaited, CgroupId, CgroupVersion, Confidence, Container, Culprit, DevId, DeviceBin, Did,
-    EventKind, FileClass, FileId, FileState, IdleCpu, IoCulprit, IoOp, IoPurpose, MemoryBound, Mix,
-    Parallelism, ProcId, PsiResource, ReclaimKind, Record, RuntimeKind, SchedPolicy, Scheduling,
-    SeenQuota, SleepState, Slept, SleptOn, Source, StallKind, State, TargetSpec, WAIT_BUCKETS,
-    WaitHist, WokenBy,
+    EventKind, FileClass, FileId, FileState, IdleCpu, InterruptContext, InterruptKind, IoCulprit,
+    IoOp, IoPurpose, MemoryBound, Mix, Parallelism, ProcId, PsiResource, ReclaimKind, Record,
+    RuntimeKind, SchedPolicy, Scheduling, SeenQuota, SleepState, Slept, SleptOn, Source, StallKind,
+    State, TargetSpec, WAIT_BUCKETS, WaitHist, WokenBy,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestRng;
@@ -175,6 +175,8 @@ one_of! {
         Self::Proc, Self::Sys, Self::Debug, Self::Cgroup,
         Self::Fuse, Self::Nameless, Self::Ordinary, Self::Unknown;
     Culprit: Self::Process(any(rng)), Self::Migrated, Self::NotSampled, Self::Throttled;
+    InterruptKind: Self::Soft, Self::Device, Self::Timer;
+    InterruptContext: Self::Interrupts, Self::OwnCall, Self::NotKnown;
     ReclaimKind: Self::Limit, Self::Direct, Self::Compaction;
     MemoryBound: Self::Max, Self::High;
     SleepState: Self::Asleep, Self::BlockIo, Self::Memory, Self::Uninterruptible;

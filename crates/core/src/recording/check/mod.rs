@@ -5,6 +5,7 @@
 mod amounts;
 mod block;
 mod cpu_check;
+mod interrupts;
 mod net;
 mod of_target;
 mod reclaim;
@@ -122,6 +123,7 @@ impl Checker {
         if let Record::Syscalls(record) = record {
             syscalls::check(record, &mut self.faults);
         }
+        interrupts::check(record, &mut self.faults);
         net::check(record, &mut self.faults);
         self.references.push(record, &mut self.faults);
     }

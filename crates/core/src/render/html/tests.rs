@@ -434,6 +434,7 @@ fn threads(comm: &str) -> ThreadPlot {
             .map(|(state, ns)| LedgerPart { state, ns })
             .to_vec(),
         in_kernel: None,
+        interrupted: None,
         asleep: vec![],
         excess_ns: 0,
         unseen_ns: 0,

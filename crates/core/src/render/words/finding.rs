@@ -73,7 +73,9 @@ fn loss(cost: &Cost, area: Area) -> String {
         Area::Network => "that these connections had in the window",
         Area::Syscalls => "in which it wanted a CPU or was in these calls",
         Area::Waiting => "in which it wanted a CPU or waited so",
-        Area::Sched | Area::Cpu | Area::Host | Area::Observer => "in which it wanted to run",
+        Area::Sched | Area::Cpu | Area::Host | Area::Interrupts | Area::Observer => {
+            "in which it wanted to run"
+        }
     };
     let lost = duration(cost.lost_ns_per_s as f64);
     let every = if cost.lost_ns_per_s > 1_000_000_000 {

@@ -100,7 +100,10 @@ pub(in super::super) fn on_cpu(ledger: &Ledger) -> Option<String> {
     let of_state = ledger.parts.iter().filter(|part| part.state == LedgerState::OnCpu);
     let on_cpu = portion(of_state.map(|part| part.ns).sum(), ledger.wall_ns);
     let (program, kernel) = (share(on_cpu * (1.0 - in_kernel)), share(on_cpu * in_kernel));
-    Some(format!("on CPU: in the program {program}, in the kernel {kernel}"))
+    let taken = ledger.interrupted.map_or_else(String::new, |part| {
+        format!("; taken by interrupts {}", share(on_cpu * part.get()))
+    });
+    Some(format!("on CPU: in the program {program}, in the kernel {kernel}{taken}"))
 }
 
 /// What a ledger lacks or holds too much, if anything.

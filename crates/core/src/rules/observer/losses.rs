@@ -20,6 +20,8 @@ pub(super) enum Whole {
     Waiting,
     Transfers,
     Stalls,
+    /// Interrupts, those of idle CPUs included.
+    Interrupts,
     /// Times at which TCP sent something again.
     Resent,
     /// Entries of the lists of which a view keeps only the first.
@@ -35,6 +37,7 @@ impl Whole {
             Self::Waiting => "all waiting",
             Self::Transfers => "the transfers",
             Self::Stalls => "the hold-ups",
+            Self::Interrupts => "the interrupts",
             Self::Resent => "what was sent again",
             Self::Beats => "the beats",
             Self::Listed => "what was recorded of stalls, passes, commits and busy spells",
@@ -53,6 +56,7 @@ impl Whole {
                 let waits = view.block().waits().values();
                 waits.map(|held| held.waits.total_count()).fold(0, u64::saturating_add)
             }
+            Self::Interrupts => view.interrupts().count(),
             Self::Resent => {
                 let resent = view.net().connections().values();
                 resent.map(|it| it.sum.times).fold(0, u64::saturating_add)
@@ -149,6 +153,18 @@ const KNOWN: &[LossCounter] = &[
         area: "reclaim",
         of: Whole::Switches,
         meaning: "events of reclaim that came while the same program ran on that CPU",
+    },
+    LossCounter {
+        name: "irq_sums_full",
+        area: "interrupts",
+        of: Whole::Interrupts,
+        meaning: "interrupts that the table of sums had no place for: they took more than is told",
+    },
+    LossCounter {
+        name: "irq_nested",
+        area: "interrupts",
+        of: Whole::Interrupts,
+        meaning: "interrupts that came while the same program ran on that CPU: they took more than is told",
     },
     LossCounter {
         name: "tcp_log_overrun",

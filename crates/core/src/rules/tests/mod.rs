@@ -10,6 +10,7 @@ mod decoys;
 mod disks;
 mod fixtures;
 mod hosts;
+mod interrupts;
 mod memory;
 mod network;
 mod pages;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The smallest recordings that make each rule answer, kept as `fixtures/rules/CODE/KIND.jsonl`.
 
-use super::{disks, memory, network, runtimes, syscalls, waiting};
+use super::{disks, interrupts, memory, network, runtimes, syscalls, waiting};
 use crate::recording::{
     Container, CpuTimeReading, Culprit, IdleCpu, IdleTick, LongWait, ObserverTick, ProcId, Record,
     Source,
@@ -44,6 +44,7 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
         ("CPU002", "quiet") => Machine::even(4).checked(),
         ("CPU002", "nodata") => healthy(),
         ("CPU005", kind) => kernel_share(kind)?,
+        ("IRQ001", kind) => interrupts::scene(kind)?,
         ("MEM001", "fires") => memory::at_limit(),
         ("MEM002", "fires") => memory::full_host(),
         ("MEM001" | "MEM002", "nodata") => memory::blind(),
@@ -186,6 +187,7 @@ fn kernel_share(kind: &str) -> Option<Scene> {
 pub(super) fn healthy() -> Scene {
     let mut scene = Scene::new(4, 10 * S);
     scene.sees_reclaim();
+    scene.sees_interrupts();
     network::covered(&mut scene);
     scene.cgroup("/", None, None);
     let web = scene.cgroup("/web", Some(200_000), None);

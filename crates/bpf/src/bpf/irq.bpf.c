@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * How long interrupts took, on which CPU, and whose thread held it meanwhile.
+ *
+ * A hard interrupt that comes while a soft one is served is not counted twice. A soft interrupt
+ * that a thread serves at the end of a call of its own, as for what it sends to this host, is told
+ * from one that interrupts it: there, the kernel keeps the thread from being preempted
+ * (__local_bh_enable_ip).
+ */
+#include "kern_io.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include "irq.h"
+#include "read.bpf.h"
+
+#define PREEMPT_MASK 0x000000ff
+
+/* Set by the loader. Distance from a CPU's run queue to its preempt count; 0 = not known. */
+const volatile __s64 preempt_minus_rq;
+
+/* Parity of the reader's current second; it reads the sums of the other one. */
+__u32 half = 0;
+/* Of 2^soft_shift soft interrupts, one is measured. */
+__u32 soft_shift = 0;
+/*
+ * Least depth of preemption that was seen in a soft interrupt: what the kernel itself adds to call
+ * a program. It is that of each that interrupts a program in user space.
+ */
+__u32 least_depth = PREEMPT_MASK;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct irq_cpu);
+} cpus SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct irq_key);
+	__type(value, struct irq_sum);
+} sums SEC(".maps");
+
+/* Variables that exist for their types, which the reader uses. */
+struct irq_key exported_key = {};
+struct irq_sum exported_sum = {};
+enum irq_kind exported_kind = IRQ_SOFT;
+enum irq_context exported_context = IRQ_INTERRUPTS;
+
+static __always_inline struct irq_cpu *this_cpu(__u32 *number)
+{
+	*number = bpf_get_smp_processor_id();
+	return bpf_map_lookup_elem(&cpus, number);
+}
+
+/* A key has the CPU in it: one CPU at a time writes to its sum. */
+static __always_inline struct irq_sum *sum_of(__u64 *cell, struct irq_key *key)
+{
+	struct irq_sum none = {}, *sum = bpf_map_lookup_elem(&sums, key);
+	__u64 current, leader;
+
+	if (sum)
+		return sum;
+	current = bpf_get_current_task();
+	leader = ADDRESS_AT(cell, struct task_struct, current, group_leader);
+	none.leader_boot_ns = NUMBER_AT(struct task_struct, leader, start_boottime);
+	none.kernel = !!(NUMBER_AT(struct task_struct, current, flags) & PF_KTHREAD);
+	bpf_probe_read_kernel(none.comm, sizeof(none.comm),
+			      (void *)(leader + bpf_core_field_offset(struct task_struct, comm)));
+	bpf_map_update_elem(&sums, key, &none, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&sums, key);
+}
+
+static __always_inline void add(struct irq_cpu *area, __u64 *cell, struct irq_key *key, __u64 ns,
+				__u64 now, __u32 shift)
+{
+	struct irq_sum *sum;
+
+	key->tgid = bpf_get_current_pid_tgid() >> 32;
+	key->half = half & 1;
+	sum = sum_of(cell, key);
+	if (!sum) {
+		area->lost.sums_full++;
+		return;
+	}
+	if (now - ns - sum->ended_ns >= IRQ_PAUSE_NS)
+		sum->bursts++;
+	sum->ended_ns = now;
+	sum->ns += ns << shift;
+	sum->count += 1ULL << shift;
+	if (ns > sum->longest_ns)
+		sum->longest_ns = ns;
+}
+
+/* --- hard interrupts --- */
+
+static __always_inline int hard_began(void)
+{
+	__u32 cpu;
+	struct irq_cpu *area = this_cpu(&cpu);
+
+	if (!area)
+		return 0;
+	area->runs++;
+	area->hard_since_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+static __always_inline int hard_ended(__u8 kind, __u32 line)
+{
+	struct irq_key key = { .kind = kind, .line = line };
+	struct irq_cpu *area = this_cpu(&key.cpu);
+	__u64 now = bpf_ktime_get_ns(), since, ns;
+
+	if (!area)
+		return 0;
+	area->runs++;
+	since = area->hard_since_ns;
+	area->hard_since_ns = 0;
+	if (!since || now < since)
+		return 0;
+	ns = now - since;
+	area->hard_ns += ns;
+	add(area, &area->hard_cell, &key, ns, now, 0);
+	return 0;
+}
+
+SEC("tp_btf/irq_handler_entry")
+int on_device_began(unsigned long long *ctx)
+{
+	return hard_began();
+}
+
+SEC("tp_btf/irq_handler_exit")
+int on_device_ended(unsigned long long *ctx)
+{
+	return hard_ended(IRQ_DEVICE, arg(ctx, 0));
+}
+
+SEC("tp_btf/local_timer_entry")
+int on_timer_began(unsigned long long *ctx)
+{
+	return hard_began();
+}
+
+SEC("tp_btf/local_timer_exit")
+int on_timer_ended(unsigned long long *ctx)
+{
+	return hard_ended(IRQ_TIMER, 0);
+}
+
+/* --- soft interrupts --- */
+
+static __always_inline __u32 context_of(struct irq_cpu *area)
+{
+	__u64 at;
+	__u32 depth;
+
+	if (!preempt_minus_rq)
+		return IRQ_NOT_KNOWN;
+	if (!area->rq) {
+		at = ADDRESS_AT(&area->soft_cell, struct task_struct, bpf_get_current_task(),
+				se.cfs_rq);
+		area->rq = ADDRESS_AT(&area->soft_cell, struct cfs_rq, at, rq);
+	}
+	at = area->rq + preempt_minus_rq;
+	/* struct hlist_head serves as a kernel type that is a number; the count is half of it. */
+	depth = ADDRESS_AT(&area->soft_cell, struct hlist_head, at, first) & PREEMPT_MASK;
+	if (depth < least_depth)
+		least_depth = depth;
+	return depth > least_depth ? IRQ_OWN_CALL : IRQ_INTERRUPTS;
+}
+
+SEC("tp_btf/softirq_entry")
+int on_soft_began(unsigned long long *ctx)
+{
+	__u32 cpu, shift = soft_shift;
+	struct irq_cpu *area = this_cpu(&cpu);
+
+	if (!area)
+		return 0;
+	area->runs++;
+	area->soft_seen++;
+	/* At random: soft interrupts come in patterns. */
+	area->random = area->random * 1664525 + 1013904223;
+	if (shift && (area->random >> 16) & ((1U << (shift & 15)) - 1))
+		return 0;
+	area->shift = shift & 15;
+	area->context = context_of(area);
+	area->hard_before_ns = area->hard_ns;
+	area->soft_since_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+SEC("tp_btf/softirq_exit")
+int on_soft_ended(unsigned long long *ctx)
+{
+	struct irq_key key = { .kind = IRQ_SOFT, .line = arg(ctx, 0) };
+	struct irq_cpu *area = this_cpu(&key.cpu);
+	__u64 since, now, ns, hard;
+
+	if (!area)
+		return 0;
+	area->runs++;
+	since = area->soft_since_ns;
+	if (!since)
+		return 0;
+	area->soft_since_ns = 0;
+	now = bpf_ktime_get_ns();
+	ns = now > since ? now - since : 0;
+	hard = area->hard_ns - area->hard_before_ns;
+	ns -= hard < ns ? hard : ns;
+	key.context = area->context;
+	add(area, &area->soft_cell, &key, ns, now, area->shift & 15);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

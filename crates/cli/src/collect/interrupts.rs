@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The BPF probe of interrupts as a collector: what they took from which process, on which CPU.
+
+use super::cost::{Cost, CostCounters};
+use super::{Beat, BeatTime, Collector, Context, Emit, ObservedProcess, possible_cpus};
+use deburr_bpf::TimedRuns;
+use deburr_bpf::facts::facts;
+use deburr_bpf::irq::{self, Interrupts, IrqPlan, IrqProbe, Kind};
+use deburr_core::recording::{
+    Coverage, InterruptContext, InterruptKind, InterruptTick, ProcId, Record, Source, State,
+};
+use deburr_core::text::name;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What the probe would add where it is missing.
+const GAIN: &str = "the probe tells which interrupts take time from which process, on which CPU";
+
+/// Rows of a second that have a process; those that took less are summed over the processes.
+const KEPT: usize = 200;
+/// What took less from a process in a second is summed too: a ten-thousandth of a CPU.
+const LEAST_NS: u64 = 100_000;
+/// Soft interrupts that are measured in a second, for each CPU; at half a microsecond each, half a percent of it.
+const MEASURED_PER_S: u64 = 10_000;
+
+/// The vectors of soft interrupts, as in `/proc/softirqs`. The kernel has not changed their order since 2010.
+const VECTORS: [&str; 10] =
+    ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
+
+pub(crate) struct InterruptCollector {
+    probe: IrqProbe,
+    partial: Option<String>,
+    names: DeviceNames,
+    pace: Pace,
+    cost: Cost,
+    t0_ns: u64,
+    /// The second that ended at the last beat, and is not read yet.
+    ended: Option<Second>,
+}
+
+/// A second that has ended, and what the probe needs to read it.
+#[derive(Clone, Copy, Debug)]
+struct Second {
+    half: u8,
+    t0_ns: u64,
+    t1_ns: u64,
+}
+
+impl CostCounters for IrqProbe {
+    fn runs(&self) -> u64 {
+        Self::runs(self)
+    }
+
+    fn timed_runs(&self) -> Option<TimedRuns> {
+        Self::timed_runs(self)
+    }
+
+    fn map_bytes(&self) -> u64 {
+        Self::map_bytes(self)
+    }
+
+    fn lost(&self) -> BTreeMap<String, u64> {
+        let lost = Self::lost(self).into_iter();
+        lost.map(|(name, amount)| (format!("irq_{name}"), amount)).collect()
+    }
+}
+
+impl InterruptCollector {
+    /// Loads and attaches the probe; `Err` = the coverage of [`Source::Interrupts`] without it.
+    pub(crate) fn open(cx: &Context) -> Result<Self, State> {
+        let missing = |reason| State::Missing { reason, gain: GAIN.into() };
+        let plan = IrqPlan::new(&facts()).map_err(missing)?;
+        let cpus = possible_cpus(&cx.roots);
+        let probe = IrqProbe::open(&plan, cpus).map_err(missing)?;
+        let gaps = plan.gaps();
+        Ok(Self {
+            probe,
+            partial: (!gaps.is_empty()).then(|| gaps.join("; ")),
+            names: DeviceNames { dir: cx.roots.proc.join("irq"), known: BTreeMap::new() },
+            pace: Pace::new(cpus),
+            cost: Cost::default(),
+            t0_ns: 0,
+            ended: None,
+        })
+    }
+
+    fn start(&mut self, emit: Emit<'_>) -> Result<(), String> {
+        let state = match self.partial.clone() {
+            Some(reason) => State::Partial { reason },
+            None => State::Active,
+        };
+        emit(Record::Coverage(Coverage { t_ns: 0, source: Source::Interrupts, state }));
+        self.probe.begin_window()?;
+        self.pace.begin(self.probe.soft_seen());
+        self.cost.begin(&self.probe, &[]);
+        Ok(())
+    }
+
+    /// Reads a second that has ended.
+    fn read(&mut self, cx: &mut Context, second: Second, emit: Emit<'_>) -> Result<(), String> {
+        let all = self.probe.take(second.half)?;
+        let ticks = ticks(all, second, &mut self.names, &mut |of| intern(cx, of, &mut *emit));
+        for tick in ticks {
+            emit(Record::Interrupts(Box::new(tick)));
+        }
+        Ok(())
+    }
+}
+
+impl Collector for InterruptCollector {
+    fn beat(&mut self, cx: &mut Context, now: BeatTime, emit: Emit<'_>) -> anyhow::Result<()> {
+        if now.beat == Beat::Start {
+            return self.start(emit).map_err(anyhow::Error::msg);
+        }
+        self.cost.bin(&self.probe);
+        if let Some(shift) = self.pace.shift(self.probe.soft_seen(), now.t_ns) {
+            self.probe.measure_one_of(shift);
+        }
+        if let Some(second) = self.ended.take() {
+            self.read(cx, second, &mut *emit).map_err(anyhow::Error::msg)?;
+        }
+        if !now.beat.is_second() {
+            return Ok(());
+        }
+        let half = self.probe.end_second();
+        let t0_ns = std::mem::replace(&mut self.t0_ns, now.t_ns);
+        let second = Second { half, t0_ns, t1_ns: now.t_ns };
+        // Programs that run now still add to it: it is read at the next beat, unless there is none.
+        if now.beat == Beat::End {
+            self.read(cx, second, &mut *emit).map_err(anyhow::Error::msg)?;
+        } else {
+            self.ended = Some(second);
+        }
+        emit(Record::Observer(self.cost.second(&self.probe, now.t_ns, &[])));
+        Ok(())
+    }
+}
+
+/// How many soft interrupts are measured.
+#[derive(Debug)]
+struct Pace {
+    most_per_s: u64,
+    seen: u64,
+    t_ns: u64,
+    shift: u32,
+}
+
+impl Pace {
+    fn new(cpus: u32) -> Self {
+        Self { most_per_s: MEASURED_PER_S * u64::from(cpus), seen: 0, t_ns: 0, shift: 0 }
+    }
+
+    fn begin(&mut self, seen: u64) {
+        self.seen = seen;
+    }
+
+    /// Of how many soft interrupts one is to be measured, as a power of 2, if that changes.
+    fn shift(&mut self, seen: u64, t_ns: u64) -> Option<u32> {
+        let (came, took_ns) = (seen.saturating_sub(self.seen), t_ns.saturating_sub(self.t_ns));
+        (self.seen, self.t_ns) = (seen, t_ns);
+        let per_s = u128::from(came) * 1_000_000_000 / u128::from(took_ns.max(1));
+        let shift = (0..10).find(|shift| per_s >> shift <= self.most_per_s.into()).unwrap_or(10);
+        (shift != std::mem::replace(&mut self.shift, shift)).then_some(shift)
+    }
+}
+
+/// The identity of the process that something was taken from.
+fn intern(cx: &mut Context, of: &Interrupts, emit: Emit<'_>) -> ProcId {
+    let sighting = ObservedProcess {
+        pid: of.tgid,
+        start_ns: Some(of.leader_boot_ns),
+        comm: Some(&of.comm),
+        ..ObservedProcess::default()
+    };
+    let Context { roots, processes, cgroups, target, .. } = cx;
+    processes.intern(roots, cgroups, target, sighting, emit)
+}
+
+/// The names of devices' interrupts: each handler has a directory below that of its interrupt.
+#[derive(Debug)]
+struct DeviceNames {
+    dir: PathBuf,
+    known: BTreeMap<u32, String>,
+}
+
+impl DeviceNames {
+    fn of(&mut self, irq: u32) -> String {
+        self.known.entry(irq).or_insert_with(|| handlers(&self.dir.join(irq.to_string()))).clone()
+    }
+}
+
+fn handlers(dir: &Path) -> String {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let handlers = entries.filter(|it| it.file_type().is_ok_and(|kind| kind.is_dir()));
+    let mut names: Vec<String> = handlers
+        .map(|it| name::decode(std::os::unix::ffi::OsStrExt::as_bytes(&*it.file_name())))
+        .collect();
+    names.sort_unstable();
+    names.join(", ")
+}
+
+/// The records of a second: what took little from a process is summed over the processes.
+fn ticks(
+    mut all: Vec<Interrupts>,
+    second: Second,
+    names: &mut DeviceNames,
+    intern: &mut dyn FnMut(&Interrupts) -> ProcId,
+) -> Vec<InterruptTick> {
+    all.sort_by_key(|one| (Reverse(one.ns), one.tgid, one.cpu, one.kind, one.context));
+    let mut sums: BTreeMap<_, InterruptTick> = BTreeMap::new();
+    for (rank, one) in all.iter().enumerate() {
+        let alone = one.tgid != 0 && rank < KEPT && one.ns >= LEAST_NS;
+        let proc = if alone { intern(one) } else { ProcId::OTHERS };
+        let tick = tick(one, second, proc, names);
+        let key = (tick.proc, tick.cpu, tick.kind, tick.irq, tick.name.clone(), tick.context);
+        sums.entry(key).and_modify(|sum| add(sum, &tick)).or_insert(tick);
+    }
+    sums.into_values().collect()
+}
+
+fn tick(one: &Interrupts, second: Second, proc: ProcId, names: &mut DeviceNames) -> InterruptTick {
+    // What a thread that serves soft interrupts does is its work.
+    let serves = one.kernel && one.comm.starts_with(b"ksoftirqd/");
+    let (kind, irq, name) = match one.kind {
+        Kind::Soft(vector) => {
+            let name = VECTORS.get(vector as usize).copied().unwrap_or_default();
+            (InterruptKind::Soft, None, name.to_owned())
+        }
+        Kind::Device(irq) => (InterruptKind::Device, Some(irq), names.of(irq)),
+        Kind::Timer => (InterruptKind::Timer, None, String::new()),
+    };
+    InterruptTick {
+        t0_ns: second.t0_ns,
+        t1_ns: second.t1_ns,
+        proc,
+        cpu: one.cpu,
+        kind,
+        irq,
+        name,
+        context: match one.context {
+            _ if serves && kind == InterruptKind::Soft => InterruptContext::OwnCall,
+            irq::Context::Interrupts => InterruptContext::Interrupts,
+            irq::Context::OwnCall => InterruptContext::OwnCall,
+            irq::Context::NotKnown => InterruptContext::NotKnown,
+        },
+        ns: one.ns,
+        count: one.count,
+        longest_ns: one.longest_ns,
+        bursts: one.bursts,
+    }
+}
+
+fn add(sum: &mut InterruptTick, more: &InterruptTick) {
+    sum.ns += more.ns;
+    sum.count += more.count;
+    sum.longest_ns = sum.longest_ns.max(more.longest_ns);
+    sum.bursts += more.bursts;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Second = Second { half: 0, t0_ns: 0, t1_ns: 1_000_000_000 };
+
+    fn one(tgid: u32, ns: u64, kind: Kind) -> Interrupts {
+        Interrupts {
+            tgid,
+            leader_boot_ns: 0,
+            comm: *b"api\0\0\0\0\0\0\0\0\0\0\0\0\0",
+            kernel: false,
+            cpu: 1,
+            kind,
+            context: irq::Context::Interrupts,
+            ns,
+            count: 2,
+            longest_ns: ns / 2,
+            bursts: 1,
+        }
+    }
+
+    fn ticks_of(all: Vec<Interrupts>) -> Vec<InterruptTick> {
+        let dir = std::env::temp_dir().join("no such directory");
+        let mut names = DeviceNames { dir, known: BTreeMap::from([(36, "virtio1-req.0".into())]) };
+        ticks(all, SECOND, &mut names, &mut |of| ProcId(of.tgid))
+    }
+
+    #[test]
+    fn of_many_processes_nothing_is_lost() {
+        let many = KEPT as u32 + 50;
+        let all = (1..=many).map(|tgid| one(tgid, LEAST_NS + u64::from(tgid), Kind::Soft(3)));
+        let told = ticks_of(all.collect());
+        assert_eq!(told.len(), KEPT + 1);
+        let expected: u64 = (1..=many).map(|tgid| LEAST_NS + u64::from(tgid)).sum();
+        assert_eq!(told.iter().map(|it| it.ns).sum::<u64>(), expected);
+        let others = told.iter().find(|it| it.proc == ProcId::OTHERS).unwrap();
+        assert_eq!((others.count, others.longest_ns), (100, (LEAST_NS + 50) / 2), "the smallest");
+    }
+
+    #[test]
+    fn idle_cpus_and_small_amounts_have_no_process() {
+        let told = ticks_of(vec![
+            one(0, 90 * LEAST_NS, Kind::Timer),
+            one(7, LEAST_NS - 1, Kind::Timer),
+            one(8, LEAST_NS, Kind::Timer),
+        ]);
+        let of: Vec<_> = told.iter().map(|it| (it.proc, it.ns)).collect();
+        assert_eq!(of, [(ProcId(8), LEAST_NS), (ProcId::OTHERS, 91 * LEAST_NS - 1)]);
+    }
+
+    #[test]
+    fn what_interrupts_has_the_name_that_the_kernel_gives_it() {
+        let told = ticks_of(vec![
+            one(7, LEAST_NS, Kind::Soft(3)),
+            one(7, LEAST_NS, Kind::Soft(99)),
+            one(7, LEAST_NS, Kind::Device(36)),
+            one(7, LEAST_NS, Kind::Device(5)),
+        ]);
+        let names: Vec<_> = told.iter().map(|it| (it.irq, it.name.as_str())).collect();
+        assert_eq!(
+            names,
+            [(None, ""), (None, "NET_RX"), (Some(5), ""), (Some(36), "virtio1-req.0")]
+        );
+    }
+
+    #[test]
+    fn a_thread_that_serves_soft_interrupts_is_not_interrupted_by_them() {
+        let comm = *b"ksoftirqd/1\0\0\0\0\0";
+        let serving = |kind| Interrupts { kernel: true, comm, ..one(16, LEAST_NS, kind) };
+        let told = ticks_of(vec![serving(Kind::Soft(3)), serving(Kind::Timer)]);
+        let contexts: Vec<_> = told.iter().map(|it| it.context).collect();
+        assert_eq!(contexts, [InterruptContext::OwnCall, InterruptContext::Interrupts]);
+    }
+
+    #[test]
+    fn where_there_are_too_many_a_sample_is_measured() {
+        let mut pace = Pace::new(2);
+        pace.begin(1000);
+        let tenth = |n: u64| n * 100_000_000;
+        assert_eq!(pace.shift(1000 + MEASURED_PER_S / 5, tenth(1)), None, "as many as allowed");
+        let seen = 1000 + MEASURED_PER_S / 5 + 3 * MEASURED_PER_S / 5;
+        assert_eq!(pace.shift(seen, tenth(2)), Some(2), "three times as many");
+        assert_eq!(pace.shift(seen, tenth(3)), Some(0), "none at all");
+    }
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What interrupts are called, what they are for, and what moves them elsewhere.
+
+use crate::finding::Fix;
+use crate::recording::InterruptKind;
+use crate::rules::words::ticked;
+use crate::view::InterruptSource;
+
+/// `` `NET_RX` ``, `` interrupt 36 (`virtio1-req.0`) ``, `the timer`.
+pub(super) fn name(source: &InterruptSource) -> String {
+    match (source.kind, source.irq) {
+        (InterruptKind::Soft, _) if source.name.is_empty() => "a soft interrupt".into(),
+        (InterruptKind::Soft, _) => ticked(&source.name),
+        (InterruptKind::Device, Some(irq)) if source.name.is_empty() => format!("interrupt {irq}"),
+        (InterruptKind::Device, Some(irq)) => format!("interrupt {irq} ({})", ticked(&source.name)),
+        (InterruptKind::Device, None) => "the interrupt of a device".into(),
+        (InterruptKind::Timer, _) => "the timer".into(),
+    }
+}
+
+/// What it is for, in some words.
+pub(super) fn purpose(source: &InterruptSource) -> &'static str {
+    match (source.kind, source.name.as_str()) {
+        (InterruptKind::Soft, "NET_RX") => "packets that are received",
+        (InterruptKind::Soft, "NET_TX") => "packets that are sent",
+        (InterruptKind::Soft, "BLOCK" | "IRQ_POLL") => "block IO that is completed",
+        (InterruptKind::Soft, "TIMER") => "timers of the kernel that expire",
+        (InterruptKind::Soft, "HRTIMER") => "precise timers that expire",
+        (InterruptKind::Soft, "SCHED") => "balance between run queues",
+        (InterruptKind::Soft, "RCU") => "memory and callbacks that the kernel puts off",
+        (InterruptKind::Soft, "HI" | "TASKLET") => "work that drivers put off",
+        (InterruptKind::Soft, _) => "not known",
+        (InterruptKind::Device, _) => "a device",
+        (InterruptKind::Timer, _) => "the clock tick, and precise timers that expire",
+    }
+}
+
+/// What moves it away from the CPU, or makes it less.
+pub(super) fn fix(source: &InterruptSource, cpu: u32) -> Fix {
+    let (action, risk): (String, &str) = match (source.kind, source.name.as_str()) {
+        (InterruptKind::Soft, "NET_RX" | "NET_TX") => (
+            format!(
+                "have other CPUs than CPU {cpu} serve the network: the affinity of the card's interrupts \
+                 (`/proc/irq/*/smp_affinity_list`), its number of queues (RSS, `ethtool -L`), and \
+                 `/sys/class/net/*/queues/rx-*/rps_cpus` (RPS)"
+            ),
+            "packets are then served far from the caches of whoever reads them; `irqbalance` may undo it",
+        ),
+        (InterruptKind::Soft, "BLOCK" | "IRQ_POLL") => (
+            "have the CPU that asked for block IO complete it (`rq_affinity` = 2 in `/sys/block/*/queue`), or find who \
+             asks for so much of it"
+                .into(),
+            "each completion then takes an interrupt to another CPU",
+        ),
+        (InterruptKind::Device, _) => (
+            format!(
+                "give {} to another CPU (`/proc/irq/{}/smp_affinity_list`)",
+                name(source),
+                source.irq.map_or_else(|| "*".into(), |irq| irq.to_string())
+            ),
+            "the other CPU's threads pay for it; `irqbalance` may undo it, and some devices' interrupts cannot be moved",
+        ),
+        (InterruptKind::Timer, _) => (
+            format!(
+                "find who has so many timers expire on CPU {cpu}: profilers that sample at a high rate, and threads that \
+                 sleep for microseconds"
+            ),
+            "what waits for these timers may need their precision",
+        ),
+        (InterruptKind::Soft, _) => (
+            format!("find what asks for {} on CPU {cpu}, and move it to another CPU", name(source)),
+            "the other CPU's threads pay for it",
+        ),
+    };
+    Fix { action, command: None, risk: Some(risk.into()), expect: None }
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Scenes and decoys of interrupts.
+
+use super::decoys::finding;
+use super::scenes::{healthy, no_bpf};
+use super::{codes, judged};
+use crate::finding::{Finding, Severity};
+use crate::recording::{
+    InterruptContext, InterruptKind, InterruptTick, ProcId, Record, SleepState, SleepTick, SleptOn,
+    WokenBy,
+};
+use crate::testkit::{MS, ProcessActivity, S, Scene, US, interrupts};
+
+/// A service that computes half of the time, and another process that sends.
+fn service() -> (Scene, ProcId, ProcId) {
+    let mut scene = Scene::new(4, 10 * S);
+    scene.sees_interrupts();
+    let (api, sender) = (scene.process("api", None), scene.process("sender", None));
+    scene.target(api);
+    for id in [api, sender] {
+        scene.did(id, &ProcessActivity { on_cpu_ns: 5 * S, ..ProcessActivity::default() });
+    }
+    (scene, api, sender)
+}
+
+pub(super) fn scene(kind: &str) -> Option<Scene> {
+    let (mut scene, api, sender) = service();
+    Some(match kind {
+        "fires" => {
+            let of_disk = InterruptTick {
+                kind: InterruptKind::Device,
+                irq: Some(36),
+                name: "virtio1-req.0".into(),
+                ..interrupts(api, 120 * MS, 9_000)
+            };
+            let own = |proc, ns| InterruptTick {
+                context: InterruptContext::OwnCall,
+                ..interrupts(proc, ns, 40_000)
+            };
+            scene
+                .interrupts(interrupts(api, 1200 * MS, 60_000))
+                .interrupts(of_disk)
+                .interrupts(own(api, 80 * MS))
+                .interrupts(own(sender, 300 * MS))
+                .interrupts(interrupts(ProcId::OTHERS, 900 * MS, 50_000));
+            scene
+        }
+        "quiet" => healthy(),
+        "nodata" => no_bpf(),
+        _ => return None,
+    })
+}
+
+fn found(ticks: impl IntoIterator<Item = InterruptTick>) -> Option<Finding> {
+    let (mut scene, ..) = service();
+    for tick in ticks {
+        scene.interrupts(tick);
+    }
+    let report = judged(&scene);
+    let found = codes(&report).contains(&"IRQ001");
+    found.then(|| finding(&report, "IRQ001").clone())
+}
+
+const API: ProcId = ProcId(1);
+const SENDER: ProcId = ProcId(2);
+
+#[test]
+fn what_interrupts_most_is_named_with_its_cpu_and_its_rhythm() {
+    let report = judged(&scene("fires").unwrap());
+    let found = finding(&report, "IRQ001");
+    assert_eq!((found.severity, found.cost.lost_ns_per_s), (Severity::High, 132_000_000));
+    assert!(found.title.contains("`NET_RX` on CPU 1"), "{}", found.title);
+    assert_eq!(found.rhythm_ns, Some(5 * MS), "5 s of its time, 1000 bursts");
+    let names: Vec<_> = found.causes.iter().filter_map(|it| it.entity.comm.as_deref()).collect();
+    assert_eq!(names, ["NET_RX", "virtio1-req.0"]);
+    let share = report.ledger[0].interrupted.unwrap().get();
+    assert!((share - 1.32 / 5.0).abs() < 1e-9, "its own calls are its own: {share}");
+}
+
+/// The host serves as many soft interrupts for as long, on another CPU or while another process runs.
+#[test]
+fn who_is_not_interrupted_loses_nothing_to_a_flood() {
+    assert!(found([interrupts(API, 1200 * MS, 60_000)]).is_some());
+    let elsewhere = InterruptTick { cpu: 2, ..interrupts(ProcId::OTHERS, 9 * S, 900_000) };
+    assert_eq!(found([elsewhere, interrupts(SENDER, S, 60_000)]), None);
+}
+
+#[test]
+fn many_interrupts_of_little_time_are_no_reason() {
+    let each = |ns, count: u64| found([interrupts(API, ns * count, count)]).map(|it| it.severity);
+    assert_eq!(each(US, 400_000), None, "40 000 a second, 40 ms of each");
+    assert_eq!(each(4 * US, 400_000), Some(Severity::High));
+}
+
+/// A process that sends to its own host serves the soft interrupts of what it sends, at the end of its calls.
+#[test]
+fn what_a_process_asks_for_itself_is_its_work() {
+    let own = |context| InterruptTick { context, ..interrupts(API, 2 * S, 400_000) };
+    assert_eq!(found([own(InterruptContext::OwnCall)]), None);
+    let confidence = |context| found([own(context)]).unwrap().confidence;
+    let told = confidence(InterruptContext::Interrupts);
+    assert!(confidence(InterruptContext::NotKnown) < 0.6 * told);
+}
+
+fn inet() -> SleptOn {
+    SleptOn::Inet {
+        protocol: "tcp".into(),
+        listens: Some(true),
+        port: Some(443),
+        remote: None,
+        asked: Some(false),
+        ready: true,
+    }
+}
+
+/// It waits for clients of the network: packets that interrupt it may be theirs.
+#[test]
+fn who_waits_for_the_network_may_be_interrupted_by_its_own_packets() {
+    let confidence = |on: SleptOn| {
+        let (mut scene, api, _) = service();
+        scene.interrupts(interrupts(api, 1200 * MS, 60_000));
+        scene.push(Record::Sleep(Box::new(SleepTick {
+            t0_ns: 0,
+            t1_ns: 10 * S,
+            proc: api,
+            state: SleepState::Asleep,
+            call: "epoll_wait".into(),
+            on,
+            woken: WokenBy::SoftInterrupt,
+            thread: None,
+            behind: vec![],
+            ns: 4 * S,
+            looked_at: 9,
+            longest_ns: S,
+        })));
+        let report = judged(&scene);
+        finding(&report, "IRQ001").confidence
+    };
+    assert!(confidence(inet()) < 0.7 * confidence(SleptOn::NotKnown));
+}
