@@ -79,6 +79,9 @@ struct ScoreArgs {
     /// As for `lab run`
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     weight: u32,
+    /// After each run of a scenario, run the experiments that it names, too, as `lab run --prove` does, and count them
+    #[arg(long, conflicts_with = "count")]
+    prove: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -267,6 +270,7 @@ fn score(args: &ScoreArgs) -> Result<ExitCode> {
         runs: if args.count { 0 } else { args.runs },
         seed: args.seed,
         weight: args.weight,
+        prove: args.prove,
         log: args.log.as_deref(),
     };
     let stop = Stop::on_signals()?;

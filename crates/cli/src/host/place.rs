@@ -11,6 +11,24 @@ use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Settings that the kernel changes by itself when the first one is written. They are in the same directory.
+const ALONG: [(&str, &[&str]); 5] = [
+    ("scheduler", &["nr_requests", "wbt_lat_usec"]),
+    ("max_sectors_kb", &["read_ahead_kb"]),
+    ("cpu.idle", &["cpu.weight"]),
+    ("min_ratio", &["min_ratio_fine"]),
+    ("max_ratio", &["max_ratio_fine"]),
+];
+/// The settings of a queue's scheduler: they go with it.
+const OF_SCHEDULER: &str = "iosched";
+/// How long the kernel may take until a value that was written can be read: limits of frequencies come into effect later.
+const TAKES_EFFECT: Duration = Duration::from_secs(1);
+const LOOKS_AGAIN: Duration = Duration::from_millis(5);
+/// What a file with a line for each device calls the line for all others.
+pub(crate) const DEFAULT: &str = "default";
 
 /// A place of a setting.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -32,6 +50,25 @@ impl Place {
         Self::File { file: file.to_owned() }
     }
 
+    /// The settings that the kernel changes along with this one, those that can be read and written now.
+    pub(crate) fn along(&self) -> Vec<Self> {
+        let Self::File { file } = self else { return vec![] };
+        let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Some((_, names)) = ALONG.iter().find(|(it, _)| *it == name) else { return vec![] };
+        let mut files: Vec<PathBuf> = names.iter().map(|name| file.with_file_name(name)).collect();
+        if name == "scheduler" {
+            let own = fs::read_dir(file.with_file_name(OF_SCHEDULER)).into_iter().flatten();
+            files.extend(own.flatten().map(|entry| entry.path()));
+        }
+        files.sort();
+        let can_be_put_back = |file: &PathBuf| {
+            let is_writable = file.metadata().is_ok_and(|meta| !meta.permissions().readonly());
+            is_writable && fs::read_to_string(file).is_ok()
+        };
+        files.retain(can_be_put_back);
+        files.iter().map(|file| Self::file(file)).collect()
+    }
+
     /// What it holds now; `None` if there is no such thing any more.
     pub(crate) fn read(&self) -> Result<Option<String>> {
         let text = match self {
@@ -48,6 +85,19 @@ impl Place {
         }
     }
 
+    /// The same, once what was written to it has come into effect, for which a file has [`TAKES_EFFECT`].
+    pub(crate) fn read_once(&self, is_in_effect: impl Fn(&str) -> bool) -> Result<Option<String>> {
+        let deadline = Instant::now() + TAKES_EFFECT;
+        loop {
+            let now = self.read()?;
+            let waits = matches!(self, Self::File { .. }) && Instant::now() < deadline;
+            if !waits || now.as_deref().is_none_or(&is_in_effect) {
+                return Ok(now);
+            }
+            thread::sleep(LOOKS_AGAIN);
+        }
+    }
+
     /// Gives it a value.
     pub(crate) fn write(&self, value: &str) -> Result<()> {
         let written = match self {
@@ -58,6 +108,11 @@ impl Place {
         };
         written.with_context(|| format!("cannot set {self} to `{value}`"))
     }
+}
+
+/// A value in a message: a list of CPUs may be empty.
+pub(crate) fn shown(value: &str) -> &str {
+    if value.is_empty() { "empty" } else { value }
 }
 
 /// Whether there is no such thing any more. A file of a removed cgroup that was open has no device.
@@ -72,6 +127,9 @@ impl fmt::Display for Place {
             Self::Thread { thread, property } => write!(f, "{property} of {thread}"),
             Self::Module(it) => write!(f, "module `{}`", it.module),
             Self::File { file } => write!(f, "`{}`", file.display()),
+            Self::Line { file, device } if device == DEFAULT => {
+                write!(f, "the default of `{}`", file.display())
+            }
             Self::Line { file, device } => write!(f, "`{}` of disk {device}", file.display()),
         }
     }
@@ -133,8 +191,49 @@ mod tests {
         let of = |device| line_of(text, Path::new("/c/io.max"), device);
         assert_eq!(of("8:16"), "rbps=1 wbps=max riops=max wiops=max");
         assert_eq!(of("8:1"), "rbps=max wbps=max riops=max wiops=max");
+        let weight = line_of("default 70\n8:0 50\n", Path::new("/c/io.weight"), DEFAULT);
+        assert_eq!(weight, "70");
         let v1 = |device| line_of("8:0 5\n", Path::new("/c/blkio.throttle.x"), device);
         assert_eq!((v1("8:0"), v1("8:1")), ("5".into(), "0".into()));
+    }
+
+    #[test]
+    fn a_value_may_come_into_effect_later_or_never() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("scaling_max_freq");
+        let place = Place::file(&file);
+        fs::write(&file, "16\n").unwrap();
+        let kernel = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(50));
+            fs::write(file, "12\n").unwrap();
+        });
+        // The file may be empty for a moment, since this is no kernel.
+        let now = place.read_once(|now| now == "12").unwrap();
+        assert_eq!(now.as_deref(), Some("12"));
+        kernel.join().unwrap();
+        let now = place.read_once(|now| now == "20").unwrap();
+        assert_eq!(now.as_deref(), Some("12"));
+    }
+
+    #[test]
+    fn what_the_kernel_changes_along_is_known_as_far_as_it_can_be_put_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir(at("iosched")).unwrap();
+        for name in
+            ["scheduler", "nr_requests", "nr_zones", "iosched/b", "iosched/a", "iosched/shown"]
+        {
+            fs::write(at(name), "1\n").unwrap();
+        }
+        let mut mode = at("iosched/shown").metadata().unwrap().permissions();
+        mode.set_readonly(true);
+        fs::set_permissions(at("iosched/shown"), mode).unwrap();
+        let along = Place::file(&at("scheduler")).along();
+        let names = ["iosched/a", "iosched/b", "nr_requests"];
+        assert_eq!(along, names.map(|name| Place::file(&at(name))));
+        assert_eq!(Place::file(&at("nr_requests")).along(), []);
+        let line = Place::Line { file: at("scheduler"), device: "8:0".into() };
+        assert_eq!(line.along(), []);
     }
 
     #[test]

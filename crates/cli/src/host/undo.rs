@@ -9,7 +9,7 @@
 use super::cgroup;
 use super::guard::{EXPERIMENT, SERVERS};
 use super::keeper::GRACE;
-use super::place::{Place, other_of_pair};
+use super::place::{Place, other_of_pair, shown};
 use super::task::{Process, Property, Thread, heirs};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use rustix::io::Errno;
@@ -174,12 +174,18 @@ pub(crate) fn undo_all(done: &[Undo], timeout: Duration, careful: bool) -> Resul
 /// Puts settings back, then removes mounts and loop devices, which may take longer; each the latest first. Returns what
 /// failed.
 fn changes(done: &[Undo], made: &Made, timeout: Duration, careful: bool) -> Vec<String> {
-    let ours = Ours::of(done);
+    // Before anything is put back: the kernel changes others along. One that is gone may come back with another one.
+    let ours: BTreeSet<&Place> = Ours::of(done)
+        .into_iter()
+        .filter(|(place, ours)| !matches!(ours.whose(place), Whose::Others(_)))
+        .map(|(place, _)| place)
+        .collect();
     let settings = done.iter().rev().filter_map(|undo| match undo {
         Undo::Setting { place, before } if careful => {
-            match ours.get(place).map(|ours| ours.whose(place))? {
-                Whose::Ours => put_back(place, before).err(),
-                _ => None,
+            if ours.contains(place) {
+                put_back(place, before).err()
+            } else {
+                None
             }
         }
         Undo::Setting { place, before } => place.write(before).err(),
@@ -250,6 +256,7 @@ impl<'d> Ours<'d> {
 
 /// That somebody else has changed a setting in the meantime.
 pub(crate) fn stays(place: &Place, before: &str, now: &str) -> String {
+    let [before, now] = [before, now].map(shown);
     format!("{place} was {before}, and somebody has set it to {now} since: it stays so")
 }
 
@@ -266,12 +273,12 @@ pub(crate) fn disinherit(
     Ok(())
 }
 
-/// Gives a setting the value that it had. One that is gone by now needs nothing.
+/// Gives a setting the value that it had. One that is gone by now needs nothing. It is written even if it seems to be so:
+/// something else that was written may come into effect only now. Not every value that can be read can be written, though.
 pub(crate) fn put_back(place: &Place, before: &str) -> Result<()> {
-    match place.write(before) {
-        Err(error) if place.read()?.is_some() => Err(error),
-        _ => Ok(()),
-    }
+    let written = place.write(before);
+    let now = place.read_once(|now| now == before)?;
+    if now.is_some_and(|now| now != before) { written } else { Ok(()) }
 }
 
 /// The directories of an experiment.
@@ -552,6 +559,39 @@ mod tests {
         assert!(notes.contains("set it to 3") && holds("3"), "{notes}");
         undo_all(&done, Duration::ZERO, false).unwrap();
         assert!(holds("1"));
+    }
+
+    #[test]
+    fn what_was_changed_along_goes_back_after_it_unless_it_is_somebody_elses() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let (idle, weight) = (at("cpu.idle"), at("cpu.weight"));
+        let set = |idle_now: &str, weight_now: &str| {
+            std::fs::write(&idle, idle_now).unwrap();
+            std::fs::write(&weight, weight_now).unwrap();
+        };
+        let hold = || [&idle, &weight].map(|file| std::fs::read_to_string(file).unwrap());
+        set("0", "50");
+        let mut done =
+            vec![Undo::setting(&weight).unwrap().unwrap(), Undo::setting(&idle).unwrap().unwrap()];
+        set("1", "0");
+        done.extend([done[0].as_set().unwrap(), done[1].as_set().unwrap()]);
+        undo_all(&done, Duration::ZERO, true).unwrap();
+        assert_eq!(hold(), ["0", "50"]);
+        set("1", "70");
+        let notes = undo_all(&done, Duration::ZERO, true).unwrap().concat();
+        assert!(notes.contains("set it to 70"), "{notes}");
+        assert_eq!(hold(), ["0", "70"]);
+        std::fs::remove_file(&weight).unwrap();
+        let notes = undo_all(&done, Duration::ZERO, true).unwrap().concat();
+        assert!(notes.contains("cpu.weight` is gone"), "{notes}");
+    }
+
+    #[test]
+    fn what_has_its_old_value_needs_not_be_writable() {
+        let place = Place::file(Path::new("/proc/version"));
+        put_back(&place, &place.read().unwrap().unwrap()).unwrap();
+        assert!(put_back(&place, "1").is_err());
     }
 
     #[test]

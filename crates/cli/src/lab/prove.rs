@@ -71,7 +71,8 @@ pub(crate) fn run(
     Ok(all)
 }
 
-fn run_once(
+/// Runs one experiment, with victim and faults of its own.
+pub(super) fn run_once(
     scenario: &Scenario,
     spec: &ExperimentSpec,
     weight: u32,

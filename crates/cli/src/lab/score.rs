@@ -7,8 +7,10 @@ mod card;
 pub(crate) use card::Scorecard;
 
 use super::check::{Check, Topic};
+use super::experiment::ExperimentSpec;
 use super::measured;
 use super::needs::Need;
+use super::prove;
 use super::runner::{self, Outcome, Settings};
 use super::scenario::Scenario;
 use super::stage::{Interrupted, Stop};
@@ -24,11 +26,14 @@ use std::time::{Duration, Instant};
 /// How long a run waits for an idle CPU on a busy host.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// One run of a scenario with numbers of its own, and its result.
+/// One run of a scenario with numbers of its own, or of one of its experiments, and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Run {
     /// Name of the scenario.
     pub(crate) scenario: String,
+    /// Arguments of `deburr prove` if it was an experiment, with the scenario's placeholders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) experiment: Option<String>,
     /// Seed of its numbers. The same seed gives the same numbers.
     pub(crate) seed: u64,
     /// The numbers that were chosen.
@@ -105,6 +110,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) seed: u64,
     /// Weight of the lab's cgroup against the rest of the host, in multiples of the default.
     pub(crate) weight: u32,
+    /// Whether the experiments of the scenarios are run, too.
+    pub(crate) prove: bool,
     /// File to which a line of JSON is added for each run. The runs that it contains already are counted as well.
     pub(crate) log: Option<&'a Path>,
 }
@@ -122,24 +129,37 @@ pub(crate) fn run(
             let seed = plan.seed + number;
             let (scenario, numbers) =
                 vary::varied(text, seed).with_context(|| format!("`{name}`"))?;
-            let result = match run_one(&scenario, plan.weight, stop, progress) {
-                Ok(result) => result,
-                Err(error) if error.is::<Interrupted>() => return Ok(runs),
-                Err(error) => RunResult::Broken { why: format!("{error:#}") },
-            };
-            let run = Run { scenario: name.clone(), seed, numbers, weight: plan.weight, result };
-            card::line(&run).lines().for_each(&mut *progress);
-            if let Some(log) = plan.log {
-                append(log, &run)?;
+            let experiments = scenario.experiments.iter().filter(|_| plan.prove);
+            for experiment in std::iter::once(None).chain(experiments.map(Some)) {
+                let result = match run_one(&scenario, experiment, plan.weight, stop, progress) {
+                    Ok(result) => result,
+                    Err(error) if error.is::<Interrupted>() => return Ok(runs),
+                    Err(error) => RunResult::Broken { why: format!("{error:#}") },
+                };
+                let run = Run {
+                    scenario: name.clone(),
+                    experiment: experiment.map(|spec| spec.run.shown()),
+                    seed,
+                    numbers: numbers.clone(),
+                    weight: plan.weight,
+                    result,
+                };
+                card::line(&run).lines().for_each(&mut *progress);
+                if let Some(log) = plan.log {
+                    append(log, &run)?;
+                }
+                runs.push(run);
             }
-            runs.push(run);
         }
     }
     Ok(runs)
 }
 
+/// Runs a scenario, or an experiment on it. Neither is repeated with the same numbers, so an inconclusive one is counted as
+/// such.
 fn run_one(
     scenario: &Scenario,
+    experiment: Option<&ExperimentSpec>,
     weight: u32,
     stop: &Stop,
     progress: &mut dyn FnMut(&str),
@@ -147,8 +167,12 @@ fn run_one(
     if let Some(why) = unmet(scenario, stop)? {
         return Ok(RunResult::Inconclusive { why, failed: Vec::new() });
     }
+    if let Some(experiment) = experiment {
+        let proved = prove::run_once(scenario, experiment, weight, stop, progress)?;
+        let failed = Scores::of(&proved.checks).failed;
+        return Ok(result(Scores { failed, ..Scores::default() }, &proved.unfit));
+    }
     let settings = Settings { seconds: scenario.seconds, weight, keep: None, keep_control: None };
-    // A run is not repeated with the same numbers, so an inconclusive one is counted as such.
     let outcome = runner::run_once(scenario, &settings, stop, progress)?;
     Ok(judged(scenario, &outcome))
 }
@@ -163,11 +187,14 @@ fn judged(scenario: &Scenario, outcome: &Outcome) -> RunResult {
         let own = outcome.fault.victim.io.as_ref().map_or(&[][..], |io| &io.stalls);
         checks.push(measured::stalls(own, &outcome.fault.recorded));
     }
-    let marks = Scores::of(&checks);
-    if !marks.failed.is_empty() && !outcome.unfit.is_empty() {
-        return RunResult::Inconclusive { why: outcome.unfit.join("; "), failed: marks.failed };
+    result(Scores::of(&checks), &outcome.unfit)
+}
+
+fn result(scores: Scores, unfit: &[String]) -> RunResult {
+    if !scores.failed.is_empty() && !unfit.is_empty() {
+        return RunResult::Inconclusive { why: unfit.join("; "), failed: scores.failed };
     }
-    RunResult::Judged(marks)
+    RunResult::Judged(scores)
 }
 
 /// The first requirement that is not met; `None` if all are. Waits a while for an idle CPU.
@@ -229,12 +256,15 @@ mod tests {
         assert_eq!(read_log(&log).unwrap(), []);
         let run = Run {
             scenario: "healthy".into(),
+            experiment: None,
             seed: 3,
             numbers: RunNumbers::from([("victim.work_us".into(), 5)]),
             weight: 1,
             result: RunResult::Judged(Scores { loss: Some(true), ..Scores::default() }),
         };
-        let other = Run { result: RunResult::Broken { why: "a\nb".into() }, ..run.clone() };
+        let experiment = Some("SCH001".into());
+        let other =
+            Run { experiment, result: RunResult::Broken { why: "a\nb".into() }, ..run.clone() };
         append(&log, &run).unwrap();
         append(&log, &other).unwrap();
         assert_eq!(read_log(&log).unwrap(), [run, other]);

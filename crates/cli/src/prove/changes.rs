@@ -9,6 +9,8 @@
 //! A setting is changed only if it holds what it held at the start, and put back only if it holds what the experiment gave
 //! it. Between that look and the writing there are microseconds in which somebody else could change it unseen: the kernel
 //! has no exchange of a value for another.
+//!
+//! What the kernel changes along with a setting ([`Place::along`]) is noted before and put back after that setting.
 
 use super::knobs::latency::Latency;
 use super::knobs::pause::Pause;
@@ -16,11 +18,11 @@ use super::knobs::{self, Step};
 use crate::collect::Roots;
 use crate::failure::{Exit, Failure};
 use crate::host::guard::Guard;
-use crate::host::place::Place;
+use crate::host::place::{Place, shown};
 use crate::host::task::{Process, Property, heirs};
 use crate::host::undo::{Undo, put_back, stays};
 use anyhow::{Context as _, Result, bail, ensure};
-use deburr_core::prove::knob::{Knob, UNLOADED};
+use deburr_core::prove::knob::Knob;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
@@ -45,6 +47,34 @@ impl Setting {
     }
 }
 
+/// A setting that is changed now.
+#[derive(Debug)]
+struct Changed {
+    place: Place,
+    /// What it has held since it was set; `None` if it was not set itself, but changed along with another one.
+    holds: Option<String>,
+}
+
+impl Changed {
+    /// That somebody else has set it since, if they have. A thread may have ended.
+    fn undone(&self) -> Result<Option<String>> {
+        let place = &self.place;
+        let Some(held) = &self.holds else { return Ok(None) };
+        Ok(match (place.read()?, place) {
+            (Some(now), _) if now == *held => None,
+            (Some(now), Place::Module(_)) => Some(format!(
+                "{place} was unloaded, and somebody has loaded it since ({now}): what asks for it must be stopped first"
+            )),
+            (Some(now), _) => Some(format!(
+                "{place} was set to {held}, and in the block somebody has set it to {}: what does that must be stopped first",
+                shown(&now)
+            )),
+            (None, Place::Thread { .. }) => None,
+            (None, _) => Some(format!("{place} is gone")),
+        })
+    }
+}
+
 /// What is in effect while the host is changed, and ends with this process.
 #[derive(Debug)]
 enum Held {
@@ -57,8 +87,8 @@ enum Held {
 pub(crate) struct Changes {
     // Dropped in this order: what is held, and then what the janitor undoes.
     held: Vec<Held>,
-    /// The places that are changed now, in the order of the changes.
-    changed: Vec<Place>,
+    /// What is changed now, in the order of the changes.
+    changed: Vec<Changed>,
     /// Whose new threads may have inherited a value now.
     inherited: Vec<(Process, Property, String, String)>,
     settings: BTreeMap<Place, Setting>,
@@ -88,6 +118,7 @@ impl Changes {
         for knob in knobs {
             for step in knobs::resolve(&changes.roots, knob)? {
                 for place in step.places()? {
+                    changes.along(&place)?;
                     changes.note(&place)?;
                 }
             }
@@ -119,6 +150,10 @@ impl Changes {
         for knob in knobs {
             steps.extend(knobs::resolve(&self.roots, knob)?);
         }
+        // What the kernel changes along with another one is set after it.
+        let changes_others =
+            |step: &Step| matches!(step, Step::Write { place, .. } if !place.along().is_empty());
+        steps.sort_by_cached_key(|step| !changes_others(step));
         let made = steps.iter().try_for_each(|step| self.step(step));
         if made.is_err() {
             for left in self.restore()? {
@@ -136,21 +171,13 @@ impl Changes {
         self.guard.check()
     }
 
-    /// Why a change does not hold any more that must hold to the end of a block, if one does not: a module is loaded by
-    /// whatever asks for it, and the block then was none with the change.
+    /// Why a change did not hold until now, if one did not: the block was then none with the change. What cannot be read is
+    /// not known: a pause, and a wish for the wake-up time of CPUs.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If a setting cannot be read.
     pub(crate) fn undone_by_others(&self) -> Result<Option<String>> {
-        for place in self.changed.iter().filter(|it| matches!(it, Place::Module(_))) {
-            let now = place.read()?.unwrap_or_default();
-            if now != UNLOADED {
-                return Ok(Some(format!(
-                    "{place} was unloaded, and somebody has loaded it since ({now}): what asks for it must be stopped first"
-                )));
-            }
-        }
-        Ok(None)
+        self.changed.iter().find_map(|it| it.undone().transpose()).transpose()
     }
 
     /// Puts everything back. Returns what was left as it is, since somebody else has changed it.
@@ -168,18 +195,27 @@ impl Changes {
                 failed.extend(put_back(&Place::Thread { thread, property }, &before).err());
             }
         }
-        for place in std::mem::take(&mut self.changed).into_iter().rev() {
-            let setting = self.settings.get(&place).context("a setting that was not noted")?;
-            match place.read() {
-                Ok(Some(now)) if now == setting.before => {}
+        let changed = std::mem::take(&mut self.changed);
+        // Before anything is put back: the kernel changes others along.
+        let now: Vec<_> = changed.iter().map(|it| it.place.read()).collect();
+        for (Changed { place, .. }, now) in changed.iter().zip(now).rev() {
+            let setting = self.settings.get(place).context("a setting that was not noted")?;
+            match now {
                 Ok(Some(now)) if !setting.may_hold(&now) => {
-                    left.push(stays(&place, &setting.before, &now));
+                    left.push(stays(place, &setting.before, &now));
                 }
-                Ok(None) if matches!(place, Place::Thread { .. }) => {}
-                Ok(None) => left.push(format!("{place} is gone")),
-                _ => failed.extend(put_back(&place, &setting.before).err()),
+                // It may have come back with another one.
+                Ok(None) if matches!(place.read(), Ok(None)) => {
+                    if !matches!(place, Place::Thread { .. }) {
+                        left.push(format!("{place} is gone"));
+                    }
+                }
+                _ => failed.extend(put_back(place, &setting.before).err()),
             }
         }
+        // What was set itself and also changed along is there twice.
+        left.sort();
+        left.dedup();
         let failed: Vec<String> = failed.iter().map(|error| format!("{error:#}")).collect();
         ensure!(failed.is_empty(), "not everything could be put back: {}", failed.join("; "));
         self.guard.deadline(None)?;
@@ -290,32 +326,101 @@ impl Changes {
         let before = setting.before.clone();
         match place.read()? {
             None => return Ok(false),
-            Some(now) if now != before => {
+            Some(now) if now != before && !self.is_changed(place, &now) => {
+                let [before, now] = [&before, &now].map(|it| shown(it));
                 bail!("{place} was {before} at the start, and somebody has set it to {now} since")
             }
-            Some(_) if value == before => return Ok(true),
+            Some(now) if value == before && now == before => return Ok(true),
             Some(_) => {}
         }
-        let known = setting.given.get(value).cloned();
+        let known = self.settings[place].given.get(value).cloned();
         self.guard.check()?;
+        let along = self.along(place)?;
         if known.is_none() {
-            // What it will hold is not known exactly: the kernel may round.
-            self.guard
-                .will_undo(&Undo::Setting { place: place.clone(), before: before.clone() })?;
+            // What they will hold is not known exactly: the kernel may round.
+            for place in along.iter().chain([place]) {
+                let before = self.settings[place].before.clone();
+                self.guard.will_undo(&Undo::Setting { place: place.clone(), before })?;
+            }
         }
-        self.changed.push(place.clone());
+        let places = along.iter().chain([place]);
+        self.changed.extend(places.map(|place| Changed { place: place.clone(), holds: None }));
         if let Err(error) = place.write(value) {
             return if place.read()?.is_none() { Ok(false) } else { Err(error) };
         }
-        let Some(held) = place.read()? else { return Ok(false) };
-        if known.as_ref() != Some(&held) {
-            // Even if it cannot be written down, it is known here whose it is.
-            if let Some(setting) = self.settings.get_mut(place) {
-                setting.given.insert(value.into(), held.clone());
+        for place in &along {
+            if let Some(held) = place.read()?
+                && !self.settings[place].may_hold(&held)
+            {
+                self.learn(place, &held, &held)?;
             }
-            self.guard.will_undo(&Undo::Set { place: place.clone(), value: held.clone() })?;
         }
-        ensure!(held != before, "{place} is still {before} after it was set to {value}");
+        let is_in_effect = |now: &str| (now == before) == (value == before);
+        let Some(held) = place.read_once(is_in_effect)? else { return Ok(false) };
+        if known.as_ref() != Some(&held) {
+            self.learn(place, value, &held)?;
+        }
+        ensure!(
+            held != before || value == before,
+            "{place} is still {} after it was set to {value}",
+            shown(&before)
+        );
+        if let Some(changed) = self.changed.last_mut() {
+            changed.holds = Some(held);
+        }
         Ok(true)
+    }
+
+    /// Whether the kernel has given a setting this value when the experiment changed another one.
+    fn is_changed(&self, place: &Place, now: &str) -> bool {
+        let is_changed = self.changed.iter().any(|it| it.place == *place);
+        is_changed && self.settings.get(place).is_some_and(|setting| setting.may_hold(now))
+    }
+
+    /// The settings that the kernel changes along with this one, noted.
+    fn along(&mut self, place: &Place) -> Result<Vec<Place>> {
+        let mut noted = Vec::new();
+        for place in place.along() {
+            if self.note(&place)? {
+                noted.push(place);
+            }
+        }
+        Ok(noted)
+    }
+
+    /// Keeps what a setting holds after it got a value. Even if it cannot be written down, it is known here whose it is.
+    fn learn(&mut self, place: &Place, value: &str, held: &str) -> Result<()> {
+        if let Some(setting) = self.settings.get_mut(place) {
+            setting.given.insert(value.into(), held.into());
+        }
+        self.guard.will_undo(&Undo::Set { place: place.clone(), value: held.into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{remove_file, write};
+
+    #[test]
+    fn a_value_that_did_not_hold_to_the_end_of_a_block_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("io.max");
+        let none = "rbps=max wbps=max riops=max wiops=max";
+        let held = "rbps=max wbps=5 riops=max wiops=max";
+        write(&file, format!("8:0 {held}\n")).unwrap();
+        let of = |device: &str, holds: Option<&str>| {
+            let place = Place::Line { file: file.clone(), device: device.into() };
+            Changed { place, holds: holds.map(str::to_owned) }.undone().unwrap()
+        };
+        assert_eq!(of("8:0", Some(held)), None);
+        // It has its old value again, or another one.
+        let why = of("8:1", Some(held)).unwrap();
+        assert!(why.contains(&format!("set to {held}")) && why.contains(none), "{why}");
+        assert!(of("8:0", Some(none)).unwrap().contains("in the block somebody has set it"));
+        // What was only changed along with another one may change with that.
+        assert_eq!(of("8:1", None), None);
+        remove_file(&file).unwrap();
+        assert!(of("8:0", Some(held)).unwrap().ends_with("is gone"));
     }
 }

@@ -114,6 +114,42 @@ fn an_experiment_that_harms_the_host_is_called_off_in_the_middle_of_a_block() {
 }
 
 #[test]
+fn a_change_that_somebody_undoes_in_the_middle_of_a_block_ends_the_experiment() {
+    let name = "a_change_that_somebody_undoes_in_the_middle_of_a_block_ends_the_experiment";
+    if !root_or_skip("kernel", name) {
+        return;
+    }
+    tried("kernel", name, || {
+        let victim = Busy::start(0, Some("0.01"));
+        let neighbour = Busy::start(0, None);
+        let pid = neighbour.pid();
+        let nice = |of: &str| {
+            let stat = std::fs::read_to_string(format!("/proc/{of}/stat")).unwrap();
+            stat.rsplit(") ").next().unwrap().split(' ').nth(16).unwrap().to_owned()
+        };
+        let set = format!("nice:{pid}=5");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_deburr"));
+        command.args(["prove", "--yes", "--json", "-q", "-d", "2", "--block", "4", "--seed", "5"]);
+        command.args(["--set", &set, "--measure", "queued", "-p", &victim.pid()]);
+        let experiment = command.stdout(Stdio::piped()).spawn().unwrap();
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while nice(&pid) != "5" && std::time::Instant::now() < end {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let neighbour_pid = rustix::process::Pid::from_child(&neighbour.0);
+        rustix::process::setpriority_process(Some(neighbour_pid), 3).unwrap();
+        let done = experiment.wait_with_output().unwrap();
+        assert_eq!(done.status.code(), Some(1));
+        let outcome: Value = serde_json::from_slice(&done.stdout).unwrap();
+        let sentence = outcome["result"]["sentence"].as_str().unwrap();
+        assert!(sentence.contains("in the block somebody has set it to 3"), "{outcome:#}");
+        let notes = outcome["notes"].as_array().unwrap();
+        assert!(notes.iter().any(|it| it.as_str().unwrap().contains("it stays so")), "{outcome:#}");
+        assert_eq!(nice(&pid), "3");
+    });
+}
+
+#[test]
 fn what_cannot_be_an_experiment_is_refused_and_changes_nothing() {
     if !root_or_skip("kernel", "what_cannot_be_an_experiment_is_refused_and_changes_nothing") {
         return;

@@ -113,7 +113,7 @@ const HEADINGS: [&str; 10] = [
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Scorecard<'a> {
     schema: &'static str,
-    scenarios: BTreeMap<&'a str, Row>,
+    scenarios: BTreeMap<String, Row>,
     total: Row,
     runs: &'a [Run],
 }
@@ -121,9 +121,9 @@ pub(crate) struct Scorecard<'a> {
 impl<'a> Scorecard<'a> {
     /// Counts the results of these runs.
     pub(crate) fn of(runs: &'a [Run]) -> Self {
-        let (mut scenarios, mut total) = (BTreeMap::<&str, Row>::new(), Row::default());
+        let (mut scenarios, mut total) = (BTreeMap::<String, Row>::new(), Row::default());
         for run in runs {
-            scenarios.entry(&run.scenario).or_default().count(&run.result);
+            scenarios.entry(name(run)).or_default().count(&run.result);
         }
         scenarios.values().for_each(|row| total.add(row));
         Self { schema: "deburr.score/1", scenarios, total, runs }
@@ -136,7 +136,7 @@ impl<'a> Scorecard<'a> {
 
     fn rows(&self) -> Vec<[String; 10]> {
         let rows =
-            self.scenarios.iter().map(|(name, row)| (*name, row)).chain([("total", &self.total)]);
+            self.scenarios.iter().map(|(name, row)| (&**name, row)).chain([("total", &self.total)]);
         rows.map(|(name, row)| {
             let mut cells = row.cells().into_iter();
             std::array::from_fn(|at| match at {
@@ -180,7 +180,7 @@ impl<'a> Scorecard<'a> {
             text.push_str("Nothing.\n");
         }
         for run in wrong {
-            let _ = writeln!(text, "- `{}`, seed {} ({})", run.scenario, run.seed, numbers(run));
+            let _ = writeln!(text, "- `{}`, seed {} ({})", name(run), run.seed, numbers(run));
             for why in reasons(run) {
                 let _ = writeln!(text, "  - {}", why.replace('\n', " "));
             }
@@ -207,7 +207,18 @@ with other numbers: a file of `lab/scenarios` says in `[vary]` which of its numb
   fault did not come about by the victim's own account; or it was not run, because no CPU idled. Listed below with what was not so. The columns from *first* to *other* leave these runs out,
   and so look better than they are where there are many.
 
+Lines with `prove` count the experiments of a scenario, which `--prove` runs, by *all right*: the result is the one that the
+scenario names, and all that was changed is put back.
+
 ";
+
+/// What a run is counted under: an experiment has a row of its own.
+fn name(run: &Run) -> String {
+    match &run.experiment {
+        None => run.scenario.clone(),
+        Some(arguments) => format!("{}: prove {arguments}", run.scenario),
+    }
+}
 
 fn is_right(run: &Run) -> bool {
     matches!(&run.result, RunResult::Judged(Scores { failed, .. }) if failed.is_empty())
@@ -235,7 +246,7 @@ fn numbers(run: &Run) -> String {
 pub(super) fn line(run: &Run) -> String {
     let reasons = reasons(run);
     let what = if reasons.is_empty() { "as expected".into() } else { reasons.join("\n  ") };
-    format!("`{}`, seed {} ({})\n  {what}", run.scenario, run.seed, numbers(run))
+    format!("`{}`, seed {} ({})\n  {what}", name(run), run.seed, numbers(run))
 }
 
 #[cfg(test)]
@@ -244,7 +255,7 @@ mod tests {
 
     fn run(scenario: &str, seed: u64, result: RunResult) -> Run {
         let numbers = [("fault.0.shares".to_owned(), 2)].into();
-        Run { scenario: scenario.into(), seed, numbers, weight: 100, result }
+        Run { scenario: scenario.into(), experiment: None, seed, numbers, weight: 100, result }
     }
 
     fn runs() -> Vec<Run> {
@@ -283,6 +294,21 @@ mod tests {
         assert!(!card.is_all_right());
         assert!(Scorecard::of(&runs[..1]).is_all_right());
         assert!(!Scorecard::of(&runs[2..3]).is_all_right(), "nothing was judged");
+    }
+
+    #[test]
+    fn an_experiment_is_counted_for_itself() {
+        let mut runs = runs();
+        let refuted = Scores { failed: vec!["`confirmed`: it is not".into()], ..Scores::default() };
+        for result in [RunResult::Judged(Scores::default()), RunResult::Judged(refuted)] {
+            let experiment = Some("SCH001".into());
+            runs.push(Run { experiment, ..run("starved", 1, result) });
+        }
+        let card = Scorecard::of(&runs);
+        let wanted = ["starved: prove SCH001", "2", "-", "-", "-", "-", "-", "1 of 2", "-", "-"];
+        assert_eq!(card.rows()[2], wanted);
+        assert_eq!(card.rows()[1][0..2], ["starved", "2"]);
+        assert!(card.text().contains("`starved: prove SCH001`, seed 1"), "{}", card.text());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use super::{Step, file};
 use crate::failure::Failure;
 use crate::host::cgroup::mounts_with;
-use crate::host::place::Place;
+use crate::host::place::{DEFAULT, Place};
 use anyhow::{Context as _, Result};
 use deburr_core::prove::knob::{Knob, Values};
 
@@ -18,7 +18,7 @@ pub(super) fn resolve(knob: &Knob) -> Result<Vec<Step>> {
         is_there |= directory.is_dir();
         let file = directory.join(name);
         if file.is_file() {
-            return Ok(vec![about_one_disk(knob, file::step(knob, &mount, &file)?)?]);
+            return Ok(vec![one_line(knob, file::step(knob, &mount, &file)?)?]);
         }
     }
     Err(Failure::bad_input(if is_there {
@@ -31,12 +31,16 @@ pub(super) fn resolve(knob: &Knob) -> Result<Vec<Step>> {
     }))
 }
 
-/// Files with a line for each disk: only the line of this disk is changed.
-fn about_one_disk(knob: &Knob, step: Step) -> Result<Step> {
+/// Of files with a line for each disk only one line is changed: that of a disk, or the one for all that have none.
+fn one_line(knob: &Knob, step: Step) -> Result<Step> {
     let Step::Write { place: Place::File { file }, value } = step else { return Ok(step) };
-    if !matches!(knob.lever().values, Values::IoMax | Values::DiskLimit) {
-        return Ok(Step::Write { place: Place::File { file }, value });
-    }
-    let (device, value) = value.split_once(' ').context("a disk and its limit")?;
-    Ok(Step::Write { place: Place::Line { file, device: device.into() }, value: value.into() })
+    let place = |device: &str| Place::Line { file: file.clone(), device: device.into() };
+    Ok(match knob.lever().values {
+        Values::IoMax | Values::DiskLimit => {
+            let (device, value) = value.split_once(' ').context("a disk and its limit")?;
+            Step::Write { place: place(device), value: value.into() }
+        }
+        _ if knob.lever().name == "io.weight" => Step::Write { place: place(DEFAULT), value },
+        _ => Step::Write { place: Place::File { file }, value },
+    })
 }

@@ -49,6 +49,10 @@ pub(super) fn step(knob: &Knob, root: &Path, file: &Path) -> Result<Step> {
     };
     let shown = file.display();
     let refused = |why: &str| Failure::error(Exit::Missing, format!("`{knob}`: `{shown}` {why}"));
+    // Files of /proc can be opened by root all the same.
+    if file.metadata().is_ok_and(|meta| meta.permissions().readonly()) {
+        return Err(refused("can be read only"));
+    }
     // Opening it for writing changes nothing.
     match OpenOptions::new().write(true).open(&file) {
         Ok(_) => {}
