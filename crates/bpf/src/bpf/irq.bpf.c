@@ -21,8 +21,9 @@ const volatile __s64 preempt_minus_rq;
 
 /* Parity of the reader's current second; it reads the sums of the other one. */
 __u32 half = 0;
-/* Of 2^soft_shift soft interrupts, one is measured. */
-__u32 soft_shift = 0;
+/* How often the programs for soft interrupts were attached: a beginning counts until they are
+ * again. */
+__u32 watch_number = 0;
 /*
  * Least depth of preemption that was seen in a soft interrupt: what the kernel itself adds to call
  * a program. It is that of each that interrupts a program in user space.
@@ -75,7 +76,7 @@ static __always_inline struct irq_sum *sum_of(__u64 *cell, struct irq_key *key)
 }
 
 static __always_inline void add(struct irq_cpu *area, __u64 *cell, struct irq_key *key, __u64 ns,
-				__u64 now, __u32 shift)
+				__u64 now)
 {
 	struct irq_sum *sum;
 
@@ -89,8 +90,8 @@ static __always_inline void add(struct irq_cpu *area, __u64 *cell, struct irq_ke
 	if (now - ns - sum->ended_ns >= IRQ_PAUSE_NS)
 		sum->bursts++;
 	sum->ended_ns = now;
-	sum->ns += ns << shift;
-	sum->count += 1ULL << shift;
+	sum->ns += ns;
+	sum->count++;
 	if (ns > sum->longest_ns)
 		sum->longest_ns = ns;
 }
@@ -124,7 +125,7 @@ static __always_inline int hard_ended(__u8 kind, __u32 line)
 		return 0;
 	ns = now - since;
 	area->hard_ns += ns;
-	add(area, &area->hard_cell, &key, ns, now, 0);
+	add(area, &area->hard_cell, &key, ns, now);
 	return 0;
 }
 
@@ -177,18 +178,14 @@ static __always_inline __u32 context_of(struct irq_cpu *area)
 SEC("tp_btf/softirq_entry")
 int on_soft_began(unsigned long long *ctx)
 {
-	__u32 cpu, shift = soft_shift;
+	__u32 cpu;
 	struct irq_cpu *area = this_cpu(&cpu);
 
 	if (!area)
 		return 0;
 	area->runs++;
 	area->soft_seen++;
-	/* At random: soft interrupts come in patterns. */
-	area->random = area->random * 1664525 + 1013904223;
-	if (shift && (area->random >> 16) & ((1U << (shift & 15)) - 1))
-		return 0;
-	area->shift = shift & 15;
+	area->watch_number = watch_number;
 	area->context = context_of(area);
 	area->hard_before_ns = area->hard_ns;
 	area->soft_since_ns = bpf_ktime_get_ns();
@@ -206,15 +203,15 @@ int on_soft_ended(unsigned long long *ctx)
 		return 0;
 	area->runs++;
 	since = area->soft_since_ns;
-	if (!since)
-		return 0;
 	area->soft_since_ns = 0;
+	if (!since || area->watch_number != watch_number)
+		return 0;
 	now = bpf_ktime_get_ns();
 	ns = now > since ? now - since : 0;
 	hard = area->hard_ns - area->hard_before_ns;
 	ns -= hard < ns ? hard : ns;
 	key.context = area->context;
-	add(area, &area->soft_cell, &key, ns, now, area->shift & 15);
+	add(area, &area->soft_cell, &key, ns, now);
 	return 0;
 }
 

@@ -56,20 +56,18 @@ struct irq_lost {
  */
 struct irq_cpu {
 	__u64 runs;
-	__u64 soft_since_ns; /* 0 = none is served, or it is not measured */
+	__u64 soft_since_ns; /* 0 = none is served */
 	__u64 hard_since_ns;
 	__u64 hard_ns;        /* of all hard interrupts so far */
 	__u64 hard_before_ns; /* the same when the soft interrupt began */
 	__u64 rq;             /* address of its run queue; 0 = not used yet */
 	__u64 soft_cell;
 	__u64 hard_cell;
-	__u64 soft_seen; /* soft interrupts, measured or not */
+	__u64 soft_seen; /* soft interrupts so far */
 	struct irq_lost lost;
-	__u32 random;
-	__u32 shift; /* the soft interrupt that is measured stands for 2^shift */
+	__u32 watch_number; /* in which the soft interrupt began */
 	__u32 context;
-	__u32 pad;
-	__u64 pad2[4];
+	__u64 pad[5];
 };
 
 _Static_assert(sizeof(struct irq_key) == 16, "no hidden padding");

@@ -27,8 +27,9 @@ unsafe impl Plain for irq_sum {}
 /// Sums of two seconds: what interrupts each process on a CPU.
 const SUMS_OF_CPU: u32 = 512;
 const MOST_SUMS: u32 = 65_536;
-/// One of so many soft interrupts is measured at least, as a power of 2.
-const MOST_SHIFT: u32 = 10;
+/// The programs for soft interrupts. Where they are detached, beginnings are no more seen before ends are not, and the other
+/// way round where they are attached.
+const SOFT: [&str; 2] = ["on_soft_began", "on_soft_ended"];
 
 /// What interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,6 +84,8 @@ pub struct Interrupts {
 pub struct IrqProbe {
     object: LoadedObject<IrqSkel<'static>>,
     cpus: Mapped<irq_cpu>,
+    has_soft: bool,
+    watches_soft: bool,
 }
 
 impl IrqProbe {
@@ -98,7 +101,7 @@ impl IrqProbe {
             open.maps.sums.set_max_entries((cpus * SUMS_OF_CPU).clamp(SUMS_OF_CPU * 8, MOST_SUMS))
         })?;
         let areas = Mapped::new(&object.skel.maps.cpus, cpus as usize)?;
-        let mut probe = Self { object, cpus: areas };
+        let mut probe = Self { object, cpus: areas, has_soft: plan.soft, watches_soft: true };
         probe.object.attach_all()?;
         Ok(probe)
     }
@@ -119,15 +122,29 @@ impl IrqProbe {
         ended
     }
 
-    /// Soft interrupts so far, measured or not.
+    /// Soft interrupts so far, while they were watched.
     #[must_use]
     pub fn soft_seen(&self) -> u64 {
         self.sum(offset_of!(irq_cpu, soft_seen))
     }
 
-    /// From now on one of 2^`shift` soft interrupts is measured, and stands for the others.
-    pub fn measure_one_of(&mut self, shift: u32) {
-        set(&mut self.data().soft_shift, shift.min(MOST_SHIFT));
+    /// Watches soft interrupts from now on, or does not: where nothing runs, they cost nothing. Takes a third of a
+    /// millisecond.
+    ///
+    /// # Errors
+    /// The error of libbpf or the kernel.
+    pub fn watch_soft(&mut self, watch: bool) -> Result<(), String> {
+        if !self.has_soft || watch == self.watches_soft {
+            return Ok(());
+        }
+        self.watches_soft = watch;
+        if !watch {
+            SOFT.iter().for_each(|name| self.object.detach(name));
+            return Ok(());
+        }
+        let number = self.data().watch_number;
+        set(&mut self.data().watch_number, number.wrapping_add(1));
+        SOFT.iter().rev().try_for_each(|name| self.object.attach(name))
     }
 
     /// Takes the sums of a second that has ended.

@@ -22,8 +22,11 @@ const GAIN: &str = "the probe tells which interrupts take time from which proces
 const KEPT: usize = 200;
 /// What took less from a process in a second is summed too: a ten-thousandth of a CPU.
 const LEAST_NS: u64 = 100_000;
-/// Soft interrupts that are measured in a second, for each CPU; at half a microsecond each, half a percent of it.
-const MEASURED_PER_S: u64 = 10_000;
+/// Soft interrupts that are watched in a second, for each CPU; at half a microsecond each, a percent of it.
+const WATCHED_PER_S: u64 = 20_000;
+/// Where there are more, they are watched in one beat of so many at least. It is no divisor of a second: what comes once a
+/// second is met in time.
+const ONE_IN: u32 = 9;
 
 /// The vectors of soft interrupts, as in `/proc/softirqs`. The kernel has not changed their order since 2010.
 const VECTORS: [&str; 10] =
@@ -46,6 +49,8 @@ struct Second {
     half: u8,
     t0_ns: u64,
     t1_ns: u64,
+    /// Soft interrupts were not watched all the time: each of them stands for so many.
+    soft_stands_for: f64,
 }
 
 impl CostCounters for IrqProbe {
@@ -115,9 +120,8 @@ impl Collector for InterruptCollector {
             return self.start(emit).map_err(anyhow::Error::msg);
         }
         self.cost.bin(&self.probe);
-        if let Some(shift) = self.pace.shift(self.probe.soft_seen(), now.t_ns) {
-            self.probe.measure_one_of(shift);
-        }
+        let watch = self.pace.beat(self.probe.soft_seen(), now.t_ns);
+        self.probe.watch_soft(watch).map_err(anyhow::Error::msg)?;
         if let Some(second) = self.ended.take() {
             self.read(cx, second, &mut *emit).map_err(anyhow::Error::msg)?;
         }
@@ -126,7 +130,8 @@ impl Collector for InterruptCollector {
         }
         let half = self.probe.end_second();
         let t0_ns = std::mem::replace(&mut self.t0_ns, now.t_ns);
-        let second = Second { half, t0_ns, t1_ns: now.t_ns };
+        let soft_stands_for = self.pace.second(now.t_ns - t0_ns);
+        let second = Second { half, t0_ns, t1_ns: now.t_ns, soft_stands_for };
         // Programs that run now still add to it: it is read at the next beat, unless there is none.
         if now.beat == Beat::End {
             self.read(cx, second, &mut *emit).map_err(anyhow::Error::msg)?;
@@ -138,31 +143,49 @@ impl Collector for InterruptCollector {
     }
 }
 
-/// How many soft interrupts are measured.
+/// In which beats soft interrupts are watched: in all, unless there are too many.
 #[derive(Debug)]
 struct Pace {
     most_per_s: u64,
     seen: u64,
     t_ns: u64,
-    shift: u32,
+    watches: bool,
+    /// Beats that are still let pass.
+    pause: u32,
+    /// Time in which they were watched since the last second.
+    watched_ns: u64,
 }
 
 impl Pace {
     fn new(cpus: u32) -> Self {
-        Self { most_per_s: MEASURED_PER_S * u64::from(cpus), seen: 0, t_ns: 0, shift: 0 }
+        let most_per_s = WATCHED_PER_S * u64::from(cpus);
+        Self { most_per_s, seen: 0, t_ns: 0, watches: true, pause: 0, watched_ns: 0 }
     }
 
     fn begin(&mut self, seen: u64) {
         self.seen = seen;
     }
 
-    /// Of how many soft interrupts one is to be measured, as a power of 2, if that changes.
-    fn shift(&mut self, seen: u64, t_ns: u64) -> Option<u32> {
+    /// Whether they are to be watched in the beat that begins now.
+    fn beat(&mut self, seen: u64, t_ns: u64) -> bool {
         let (came, took_ns) = (seen.saturating_sub(self.seen), t_ns.saturating_sub(self.t_ns));
         (self.seen, self.t_ns) = (seen, t_ns);
-        let per_s = u128::from(came) * 1_000_000_000 / u128::from(took_ns.max(1));
-        let shift = (0..10).find(|shift| per_s >> shift <= self.most_per_s.into()).unwrap_or(10);
-        (shift != std::mem::replace(&mut self.shift, shift)).then_some(shift)
+        if self.watches {
+            self.watched_ns += took_ns;
+            let per_s = u128::from(came) * 1_000_000_000 / u128::from(took_ns.max(1));
+            let one_in = per_s.div_ceil(self.most_per_s.max(1).into());
+            self.pause = u32::try_from(one_in).unwrap_or(u32::MAX).clamp(1, ONE_IN) - 1;
+        } else {
+            self.pause -= 1;
+        }
+        self.watches = self.pause == 0;
+        self.watches
+    }
+
+    /// Ends a second of that length. What was seen in it stands for so many times as much.
+    fn second(&mut self, length_ns: u64) -> f64 {
+        let watched_ns = std::mem::take(&mut self.watched_ns);
+        if watched_ns == 0 { 1.0 } else { (length_ns as f64 / watched_ns as f64).max(1.0) }
     }
 }
 
@@ -231,6 +254,10 @@ fn tick(one: &Interrupts, second: Second, proc: ProcId, names: &mut DeviceNames)
         Kind::Device(irq) => (InterruptKind::Device, Some(irq), names.of(irq)),
         Kind::Timer => (InterruptKind::Timer, None, String::new()),
     };
+    let all = |of: u64| match kind {
+        InterruptKind::Soft => (of as f64 * second.soft_stands_for) as u64,
+        _ => of,
+    };
     InterruptTick {
         t0_ns: second.t0_ns,
         t1_ns: second.t1_ns,
@@ -245,10 +272,10 @@ fn tick(one: &Interrupts, second: Second, proc: ProcId, names: &mut DeviceNames)
             irq::Context::OwnCall => InterruptContext::OwnCall,
             irq::Context::NotKnown => InterruptContext::NotKnown,
         },
-        ns: one.ns,
-        count: one.count,
+        ns: all(one.ns),
+        count: all(one.count),
         longest_ns: one.longest_ns,
-        bursts: one.bursts,
+        bursts: all(one.bursts),
     }
 }
 
@@ -263,7 +290,7 @@ fn add(sum: &mut InterruptTick, more: &InterruptTick) {
 mod tests {
     use super::*;
 
-    const SECOND: Second = Second { half: 0, t0_ns: 0, t1_ns: 1_000_000_000 };
+    const SECOND: Second = Second { half: 0, t0_ns: 0, t1_ns: 1_000_000_000, soft_stands_for: 1.0 };
 
     fn one(tgid: u32, ns: u64, kind: Kind) -> Interrupts {
         Interrupts {
@@ -335,13 +362,29 @@ mod tests {
     }
 
     #[test]
-    fn where_there_are_too_many_a_sample_is_measured() {
+    fn where_there_are_too_many_they_are_watched_now_and_then() {
         let mut pace = Pace::new(2);
-        pace.begin(1000);
-        let tenth = |n: u64| n * 100_000_000;
-        assert_eq!(pace.shift(1000 + MEASURED_PER_S / 5, tenth(1)), None, "as many as allowed");
-        let seen = 1000 + MEASURED_PER_S / 5 + 3 * MEASURED_PER_S / 5;
-        assert_eq!(pace.shift(seen, tenth(2)), Some(2), "three times as many");
-        assert_eq!(pace.shift(seen, tenth(3)), Some(0), "none at all");
+        let (mut seen, mut watched) = (0, 0);
+        for beat in 1..=90 {
+            // Four times as many as are watched all the time.
+            seen += if pace.watches { 2 * 4 * WATCHED_PER_S / 10 } else { 0 };
+            watched += u32::from(pace.beat(seen, beat * 100_000_000));
+        }
+        assert!((22..=23).contains(&watched), "{watched} of 90 beats");
+        assert!((pace.second(9_000_000_000) - 4.0).abs() < 0.2);
+        // Whether there are fewer now is seen in the next beat that is watched.
+        let later: Vec<bool> = (91..99).map(|beat| pace.beat(seen, beat * 100_000_000)).collect();
+        assert!(later[4..].iter().all(|watches| *watches), "{later:?}");
+    }
+
+    #[test]
+    fn what_was_watched_for_a_part_of_the_time_stands_for_the_rest() {
+        let dir = std::env::temp_dir().join("no such directory");
+        let mut names = DeviceNames { dir, known: BTreeMap::new() };
+        let second = Second { soft_stands_for: 5.0, ..SECOND };
+        let all = vec![one(7, LEAST_NS, Kind::Soft(3)), one(7, LEAST_NS, Kind::Timer)];
+        let told = ticks(all, second, &mut names, &mut |of| ProcId(of.tgid));
+        let of: Vec<_> = told.iter().map(|it| (it.ns, it.count, it.longest_ns)).collect();
+        assert_eq!(of, [(5 * LEAST_NS, 10, LEAST_NS / 2), (LEAST_NS, 2, LEAST_NS / 2)]);
     }
 }

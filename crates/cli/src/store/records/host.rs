@@ -352,8 +352,8 @@ tables! {
         /// in the kernel on its behalf, interrupts that came meanwhile included where the kernel does not tell them apart
         system_ns,
     }
-    /// Interrupts of one kind on one CPU, while threads of one process held it (BPF probe of interrupts). Where there are too
-    /// many soft ones, some are measured at random and stand for the others. A recording of version 2 may lack the table, which
+    /// Interrupts of one kind on one CPU, while threads of one process held it (BPF probe of interrupts). Where there are
+    /// too many soft ones, they are watched in some of the tenths of a second, which stand for the others. A recording of version 2 may lack the table, which
     /// was added later.
     "interrupts" over tick, since 2, Presence::Added => Interrupts(InterruptTick) {
         /// the process; 4294967295 = the CPU was idle, or they took little from each of several processes
