@@ -38,9 +38,10 @@ test: ## set up, then run every test, the ones that need root included
 	@scripts/test
 
 .PHONY: vm-matrix
-vm-matrix: build ## let deburr find four faults in Debian's kernels from 5.10 on, and unload modules there, in virtual machines (minutes)
+vm-matrix: build ## let deburr find four faults in Debian's kernels from 5.10 on, and turn levers and unload modules there, in virtual machines (minutes)
 	@scripts/setup --vm
 	@tests/vm/matrix --binary $(BINARY)
+	@tests/vm/levers --binary $(BINARY)
 	@tests/vm/module --binary $(BINARY)
 
 .PHONY: lint

@@ -25,8 +25,8 @@ RELEASES = ["bullseye", "bookworm", "trixie", "sid"]
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # Modules that a disk needs, in load order; most kernels have some of them built in.
 MODULES = ["virtio", "virtio_ring", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk"]
-# Drivers that a test may load.
-DRIVERS = ["acpi-cpufreq"]
+# Drivers and schedulers of disks that a test may load.
+DRIVERS = ["acpi-cpufreq", "mq-deadline"]
 # Modules that a test may unload and load. Their files stay as they are in the package, compressed or not.
 LOADABLE = ["brd", "dummy"]
 # Without cmpxchg16b: qemu 7.2 now and then leaves garbage in the flags after it, and the kernel panics.
@@ -72,6 +72,32 @@ def in_folder(folder):
     """Paths of the files in there, ordered; none where there is no such folder."""
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     return [os.path.join(folder, name) for name in names]
+
+
+def read(path):
+    with open(path) as file:
+        return file.read()
+
+
+def formatted(path, size_bytes):
+    """A new disk with an empty filesystem."""
+    if os.path.exists(path):
+        os.remove(path)
+    with open(path, "wb") as file:
+        file.truncate(size_bytes)
+    output(need("mkfs.ext4", "e2fsprogs"), "-q", "-F", "-E", "lazy_itable_init=0", path)
+    return path
+
+
+def firmware(name, *defined):
+    """Compiles `firmware.asl` with these words defined; returns the path of the ACPI table."""
+    iasl = need("iasl", "acpica-tools")
+    path = os.path.join(WORK, name)
+    command = [iasl, *(f"-D{word}" for word in defined), "-p", path, os.path.join(HERE, "firmware.asl")]
+    made = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if made.returncode != 0:
+        raise Broken(f"iasl: {made.stdout.strip()}")
+    return f"{path}.aml"
 
 
 class Kernel:
@@ -130,12 +156,16 @@ class Archive:
             raise Missing(f"{release} has no linux-image-cloud-amd64")
         version = found[1]
         image = os.path.join(self.directory, f"vmlinuz-{version}")
-        if not all(os.path.exists(image + part) for part in ("", *PARTS)):
+        # What was taken out of the packages: another version of this file may have wanted less.
+        taken, wanted = f"{image}.taken", " ".join([*MODULES, *DRIVERS, *LOADABLE])
+        if not os.path.exists(taken) or read(taken) != wanted:
             # From 7.x on linux-image depends on packages that hold the kernel and its modules.
             names = self.apt("apt-cache", "pkgnames", "linux-").split()
             split = [f"linux-{part}-{version}" for part in ("binary", "modules")]
             for package in [name for name in split if name in names] or [f"linux-image-{version}"]:
                 self.extract(self.fetch(release, package), image)
+            with open(taken, "w") as file:
+                file.write(wanted)
         if not os.path.exists(image):
             raise Missing(f"{release}: no kernel in the packages of {version}")
         return Kernel(image)

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The cgroup of an experiment: one directory in the tree of the cpu controller, v1 or v2, with everything below it.
 
+use super::task::{Process, Property, Thread};
 use anyhow::{Context as _, Result, anyhow, bail};
+use deburr_core::procfs::cpu_list;
 use deburr_core::recording::CgroupVersion;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::path::{Path, PathBuf};
@@ -10,6 +12,9 @@ use std::{fs, thread};
 
 /// Longest time that the kernel takes to free a removed cgroup.
 const FREED_WITHIN: Duration = Duration::from_secs(5);
+
+/// The file with the CPUs that the processes of a cgroup may use, in both versions.
+const EFFECTIVE_CPUS: [&str; 2] = ["cpuset.cpus.effective", "cpuset.effective_cpus"];
 
 /// The default weight of a cgroup in cgroup v1.
 pub(crate) const DEFAULT_SHARES: u32 = 1024;
@@ -243,9 +248,50 @@ fn members(dir: &Path) -> Vec<Pid> {
     text.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)).collect()
 }
 
+/// Threads in a cgroup and below it that may use some of its CPUs only.
+pub(crate) fn threads_with_fewer_cpus(dir: &Path) -> Vec<Thread> {
+    fewer_cpus(dir, None)
+}
+
+/// `inherited` are the CPUs of the cgroup above.
+fn fewer_cpus(dir: &Path, inherited: Option<&str>) -> Vec<Thread> {
+    let read = |name: &&str| fs::read(dir.join(name)).ok();
+    let own = EFFECTIVE_CPUS.iter().find_map(read);
+    let own = own.and_then(|text| cpu_list::parse(text.trim_ascii()).ok());
+    let own = own.map(|cpus| cpu_list::format(&cpus));
+    let Some(cpus) = own.as_deref().or(inherited) else { return vec![] };
+    let processes = members(dir).into_iter().flat_map(|pid| Process::of(pid.as_raw_pid()));
+    let mut threads: Vec<Thread> = processes.flat_map(|it| it.threads()).flatten().collect();
+    threads.retain(|thread| {
+        let own = thread.read(Property::Affinity).ok().flatten();
+        own.is_some_and(|own| own != cpus)
+    });
+    threads.extend(subdirs(dir).iter().flat_map(|child| fewer_cpus(child, Some(cpus))));
+    threads
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_with_fewer_cpus_than_their_cgroup_are_found_below_it_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let me = Process::of(std::process::id().cast_signed()).unwrap().main_thread();
+        let own = me.read(Property::Affinity).unwrap().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let found = || threads_with_fewer_cpus(dir.path()).contains(&me);
+        file("below/cgroup.procs", &format!("{}\n", me.pid));
+        assert!(!found(), "nothing is known of the cgroup's CPUs");
+        file("cpuset.cpus.effective", &format!("{own},4000\n"));
+        assert!(found());
+        file("below/cpuset.effective_cpus", &format!("{own}\n"));
+        assert!(!found());
+    }
 
     #[test]
     fn the_v1_mount_of_the_cpu_controller_wins() {

@@ -2,6 +2,7 @@
 //! Where a setting is that can be changed and put back: a file of the kernel, one line of such a file, a property of a
 //! thread, or a module. Each is read and written as text.
 
+use super::cgroup;
 use super::module::Module;
 use super::task::{Property, Thread};
 use anyhow::{Context as _, Result};
@@ -54,6 +55,11 @@ impl Place {
     pub(crate) fn along(&self) -> Vec<Self> {
         let Self::File { file } = self else { return vec![] };
         let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if let ("cpuset.cpus", Some(cgroup)) = (name, file.parent()) {
+            let property = Property::Affinity;
+            let threads = cgroup::threads_with_fewer_cpus(cgroup).into_iter();
+            return threads.map(|thread| Self::Thread { thread, property }).collect();
+        }
         let Some((_, names)) = ALONG.iter().find(|(it, _)| *it == name) else { return vec![] };
         let mut files: Vec<PathBuf> = names.iter().map(|name| file.with_file_name(name)).collect();
         if name == "scheduler" {
