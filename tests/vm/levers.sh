@@ -122,9 +122,6 @@ done
 part levers cat /tmp/levers
 part absent cat /tmp/absent
 
-# A thread that has chosen one of the CPUs of its cpuset.
-sh -c "echo 0 >$tree/a/cgroup.procs && exec taskset -c 0 sleep 10000" </dev/null &
-chosen=$!
 # Everything that a lever may have changed, each line with its file.
 state() {
     grep -Hs '' $(cut -d ';' -f 2 /tmp/levers | grep -v ^/dev/) $tree/[ab]/cpu.weight* $tree/[ab]/cpu*.effective \
@@ -168,6 +165,11 @@ finish() {
     wait $runner
     until_so clean
 }
+
+# A thread that has chosen one of the CPUs of its cpuset.
+sh -c "echo 0 >$tree/a/cgroup.procs && exec taskset -c 0 sleep 10000" </dev/null &
+chosen=$!
+until_so grep -q 'Cpus_allowed_list:.0$' /proc/$chosen/status
 
 part before state
 start_all
