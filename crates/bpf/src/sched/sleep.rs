@@ -9,6 +9,7 @@ use super::asked::Asked;
 use crate::mapped::{Mapped, Plain, from_bytes, set};
 use crate::skel::sched::types::{sched_sleep, sched_sleeps, sched_watch};
 use libbpf_rs::{MapCore as _, MapFlags};
+use std::borrow::Cow;
 use std::mem::offset_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr as _;
@@ -116,10 +117,10 @@ impl Call {
 
     /// Its name, as in the manual pages; that of anything else in parentheses.
     #[must_use]
-    pub fn name(self) -> String {
+    pub fn name(self) -> Cow<'static, str> {
         match self {
             Self::System(number) => Sysno::new(number.into())
-                .map_or_else(|| format!("syscall_{number}"), |call| call.name().to_owned()),
+                .map_or_else(|| format!("syscall_{number}").into(), |call| call.name().into()),
             Self::Fault => "(page fault)".into(),
             Self::Kernel => "(kernel work)".into(),
             Self::Compat => "(32-bit call)".into(),

@@ -56,7 +56,8 @@ pub use net::{DatagramTick, ListenerTick, NetnsTick, ResentTick};
 pub use reclaim::{MemoryBound, MemoryReading, ReclaimKind, ReclaimTick};
 pub use runtime::{Confidence, NamedThreads, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
 pub use sleep::{
-    Awaited, CHAIN, Did, SleepState, SleepTick, Slept, SleptOn, WokenBy, changes_address_space,
+    Awaited, CHAIN, Did, EVENT_CALLS, SleepState, SleepTick, Slept, SleptOn, WokenBy,
+    changes_address_space,
 };
 pub use sums::Sums;
 pub use syscalls::{

@@ -3,7 +3,7 @@
 
 use crate::finding::SleepKind;
 use crate::recording::{
-    Awaited, Did, ProcId, SleepState, Slept, SleptOn, WokenBy, changes_address_space,
+    Awaited, Did, EVENT_CALLS, ProcId, SleepState, Slept, SleptOn, WokenBy, changes_address_space,
 };
 use crate::view::SleepKey;
 
@@ -27,8 +27,6 @@ const TIMED: &[&str] = &[
     "io_pgetevents",
     "mq_timedreceive",
 ];
-/// Calls of event loops.
-const EVENTS: &[&str] = &["epoll_wait", "epoll_pwait", "epoll_pwait2"];
 /// Calls that wait for a client to come.
 const ACCEPTS: &[&str] = &["accept", "accept4"];
 /// Calls that wait until the other end takes what was sent.
@@ -62,7 +60,9 @@ fn of_link((own, slept): (ProcId, &Slept), behind: &[Awaited]) -> SleepKind {
     let is_own = behind.first().is_some_and(|first| first.proc == own);
     match of_sleep(slept) {
         SleepKind::NotKnown
-            if EVENTS.contains(&slept.call.as_str()) && is_own && behind.iter().all(sleeps) =>
+            if EVENT_CALLS.contains(&slept.call.as_str())
+                && is_own
+                && behind.iter().all(sleeps) =>
         {
             SleepKind::WaitsForWork
         }

@@ -22,7 +22,7 @@ pub(super) trait Tell {
     fn told(&self, sleep: &Sleep) -> Option<Self::Told>;
     fn goes_on(&self, told: &Self::Told) -> bool;
     /// Whether it waits for whatever comes next, and not for what its thread has asked for or begun.
-    fn is_for_whatever_comes(&self, told: &Self::Told) -> bool;
+    fn is_for_whatever_comes(&self, sleep: &Sleep) -> bool;
 }
 
 /// The chains behind sleeps.
@@ -98,9 +98,7 @@ impl<T: Tell> Chains<'_, T> {
     /// With a lock in hand, it matters all the same.
     fn skip_what_came_before(&self, parts: &mut Vec<Part>) {
         let ends_it = |part: &Part| match &part.did {
-            Did::Slept(sleep) => {
-                self.tell.told(sleep).is_some_and(|told| self.tell.is_for_whatever_comes(&told))
-            }
+            Did::Slept(sleep) => self.tell.is_for_whatever_comes(sleep),
             _ => false,
         };
         if let Some(last) = parts.iter().rposition(ends_it) {
@@ -148,8 +146,8 @@ mod tests {
             told.1
         }
 
-        fn is_for_whatever_comes(&self, told: &Self::Told) -> bool {
-            told.0 == LOOP
+        fn is_for_whatever_comes(&self, sleep: &Sleep) -> bool {
+            sleep.tid == LOOP
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::listening::Listening;
 use deburr_bpf::sched::{Call, Context as Woke, Inet, Object, Sleep, State, Waker};
-use deburr_core::recording::{SleepState, SleptOn, changes_address_space};
+use deburr_core::recording::{EVENT_CALLS, SleepState, SleptOn, changes_address_space};
 use deburr_core::text::name::decode;
 use std::net::SocketAddr;
 
@@ -69,13 +69,26 @@ impl Slept {
         match &self.on {
             SleptOn::Inet { listens, .. } => *listens == Some(true),
             SleptOn::Unix { accepted, .. } => *accepted,
-            _ => self.call.is_some_and(|call| is(call, &["accept", "accept4"])),
+            _ => self.call.is_some_and(|call| is(call, ACCEPTS)),
         }
     }
+}
 
-    /// Whether it waits for whatever comes next: an event loop, or a thread that serves clients.
-    pub(super) fn is_for_whatever_comes(&self) -> bool {
-        self.is_for_clients() || self.call.is_some_and(|call| is(call, EVENTS))
+/// Whether a thread waits for whatever comes next: an event loop, or one that serves clients.
+pub(super) fn is_for_whatever_comes(sleep: &Sleep, listening: &Listening) -> bool {
+    let of_clients = match sleep.object {
+        Object::Inet(inet) => is_of_client(sleep.tgid, &inet, listening) == Some(true),
+        Object::Unix { has_address, .. } => has_address,
+        _ => false,
+    };
+    of_clients || is(sleep.call, EVENT_CALLS) || is(sleep.call, ACCEPTS)
+}
+
+/// Whether the other end of a socket is a client: somebody listens on its own port. `None` = not known.
+fn is_of_client(tgid: u32, inet: &Inet, listening: &Listening) -> Option<bool> {
+    match inet.kind {
+        STREAM => listening.has(tgid, inet.local_port),
+        _ => None,
     }
 }
 
@@ -224,10 +237,7 @@ fn inet_of(tgid: u32, inet: Inet, listening: &Listening) -> SleptOn {
         DATAGRAMS => "udp".into(),
         other => format!("type {other}"),
     };
-    let listens = match inet.kind {
-        STREAM => listening.has(tgid, inet.local_port),
-        _ => None,
-    };
+    let listens = is_of_client(tgid, &inet, listening);
     let connected = inet.remote_port != 0 && listens != Some(true);
     SleptOn::Inet {
         protocol,
@@ -241,8 +251,8 @@ fn inet_of(tgid: u32, inet: Inet, listening: &Listening) -> SleptOn {
 
 /// Calls in which a process sends: on this host, the other end is woken by it, in a soft interrupt.
 const SENDS: &[&str] = &["write", "writev", "sendto", "sendmsg", "sendmmsg", "sendfile", "splice"];
-/// Calls of event loops. `poll` and `select` are also used to wait for one answer.
-const EVENTS: &[&str] = &["epoll_wait", "epoll_pwait", "epoll_pwait2"];
+/// Calls that wait for a client.
+const ACCEPTS: &[&str] = &["accept", "accept4"];
 /// Calls in which a process receives, and so makes room for who sends.
 const RECEIVES: &[&str] = &["read", "readv", "recvfrom", "recvmsg", "recvmmsg", "splice"];
 

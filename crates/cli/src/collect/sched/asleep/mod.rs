@@ -67,8 +67,8 @@ impl Tell for Listening {
         told.is_behind_somebody()
     }
 
-    fn is_for_whatever_comes(&self, told: &Slept) -> bool {
-        told.is_for_whatever_comes()
+    fn is_for_whatever_comes(&self, sleep: &Sleep) -> bool {
+        kind::is_for_whatever_comes(sleep, self)
     }
 }
 

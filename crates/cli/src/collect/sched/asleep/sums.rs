@@ -6,7 +6,6 @@ use super::files::Files;
 use super::history;
 use super::kind::{Slept, Woken, device_of};
 use crate::collect::Emit;
-use deburr_bpf::sched::Call;
 use deburr_core::recording::{self, Awaited, Did, ProcId, Record, SleepTick, SleptOn, WokenBy};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -130,13 +129,14 @@ fn told(
         Woken::SoftInterrupt => WokenBy::SoftInterrupt,
         Woken::HardInterrupt => WokenBy::HardInterrupt,
         Woken::Thread(pid, call) => {
-            known(pid).map_or(WokenBy::NotKnown, |proc| WokenBy::Thread { proc, call: call.name() })
+            let thread = |proc| WokenBy::Thread { proc, call: call.name().into_owned() };
+            known(pid).map_or(WokenBy::NotKnown, thread)
         }
         Woken::Sender(pid) => {
             known(pid).map_or(WokenBy::SoftInterrupt, |proc| WokenBy::Sender { proc })
         }
     };
-    let call = it.call.map_or_else(|| "(others)".into(), Call::name);
+    let call = it.call.map_or_else(|| "(others)".into(), |call| call.name().into_owned());
     recording::Slept { state: it.state, call, on, woken }
 }
 
