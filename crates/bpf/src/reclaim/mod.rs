@@ -60,8 +60,8 @@ pub struct Reclaim {
     pub tgid: u32,
     /// Start of its main thread, in nanoseconds of the boot clock.
     pub leader_boot_ns: u64,
-    /// Comm of its main thread.
-    pub comm: [u8; 16],
+    /// Comm of its main thread; `None` = not known, because it is under way.
+    pub comm: Option<[u8; 16]>,
     /// Whether it is a thread of the kernel.
     pub kernel: bool,
     /// Why.
@@ -154,7 +154,7 @@ impl ReclaimProbe {
             };
             let value = sums.lookup(&bytes, MapFlags::ANY).map_err(failed)?;
             let sum = value.and_then(|value| from_bytes::<reclaim_sum>(&value));
-            all.extend(sum.and_then(|sum| decode(&key, &sum)));
+            all.extend(sum.and_then(|sum| decode(&key, &sum, Some(sum.comm))));
             taken.push(bytes);
         }
         // Not while the table is walked: an entry that is gone sends the walk back to its beginning.
@@ -190,7 +190,7 @@ impl ReclaimProbe {
                 usage_pages: task.usage_pages,
                 ..reclaim_sum::default()
             };
-            (task.tid != 0 && ns > 0).then(|| decode(&key, &sum)).flatten()
+            (task.tid != 0 && ns > 0).then(|| decode(&key, &sum, None)).flatten()
         });
         open.collect()
     }
@@ -250,13 +250,13 @@ impl ReclaimProbe {
     }
 }
 
-fn decode(key: &reclaim_key, sum: &reclaim_sum) -> Option<Reclaim> {
+fn decode(key: &reclaim_key, sum: &reclaim_sum, comm: Option<[u8; 16]>) -> Option<Reclaim> {
     let is = |kind: reclaim_kind| u32::from(key.kind) == kind.0;
     let bound_by = |bound: reclaim_bound| u32::from(key.bound) == bound.0;
     Some(Reclaim {
         tgid: key.tgid,
         leader_boot_ns: key.leader_boot_ns,
-        comm: sum.comm,
+        comm,
         kernel: key.kernel != 0,
         kind: match () {
             () if is(reclaim_kind::RECLAIM_LIMIT) => Kind::Limit,

@@ -167,12 +167,7 @@ struct Names<'a> {
 
 impl Identities for Names<'_> {
     fn process(&mut self, of: &Reclaim, alone: bool, emit: Emit<'_>) -> ProcId {
-        let sighting = ObservedProcess {
-            pid: of.tgid,
-            start_ns: Some(of.leader_boot_ns),
-            comm: Some(&of.comm),
-            ..ObservedProcess::default()
-        };
+        let sighting = sighting(of);
         let Context { roots, processes, cgroups, target, .. } = &mut *self.cx;
         match alone {
             true => processes.intern(roots, cgroups, target, sighting, emit),
@@ -189,6 +184,16 @@ impl Identities for Names<'_> {
         }
         self.counters.follow(owner, cgroups.memory_dir(id));
         Some(owner)
+    }
+}
+
+/// What the probe knows of the process.
+fn sighting(of: &Reclaim) -> ObservedProcess<'_> {
+    ObservedProcess {
+        pid: of.tgid,
+        start_ns: Some(of.leader_boot_ns),
+        comm: of.comm.as_ref().map(<[u8; 16]>::as_slice),
+        ..ObservedProcess::default()
     }
 }
 
@@ -335,7 +340,7 @@ mod tests {
         Reclaim {
             tgid,
             leader_boot_ns: 0,
-            comm: *b"dd\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+            comm: Some(*b"dd\0\0\0\0\0\0\0\0\0\0\0\0\0\0"),
             kernel: false,
             kind: Kind::Limit,
             bound: Some((cgroup, Bound::Max)),
@@ -353,6 +358,13 @@ mod tests {
     fn ticks_of(all: Vec<Reclaim>) -> Vec<ReclaimTick> {
         let second = Second { half: 0, t0_ns: 0, t1_ns: 1 };
         ticks(all, second, &mut Known, &mut |_| {})
+    }
+
+    #[test]
+    fn what_is_under_way_leaves_a_process_its_name() {
+        let under_way = Reclaim { comm: None, ..one(1, 5, 7) };
+        assert_eq!(sighting(&under_way).comm, None);
+        assert!(sighting(&one(1, 5, 7)).comm.is_some_and(|comm| comm.starts_with(b"dd\0")));
     }
 
     #[test]
