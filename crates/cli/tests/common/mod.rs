@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How a test reports that it could not run here, or that it had no result.
 //!
-//! `scripts/test` names two files in `DEBURR_SKIPPED` and `DEBURR_INCONCLUSIVE`. It counts the tests that are noted
-//! there and shows them with their reasons. `DEBURR_REQUIRE` lists the tiers that must run on this machine.
+//! `scripts/test` names files in `DEBURR_SKIPPED` and `DEBURR_INCONCLUSIVE`. It counts the tests that are noted there and
+//! shows them with their reasons, and those in `DEBURR_UNSTEADY`, which have passed. `DEBURR_REQUIRE` lists the tiers that must run on this machine.
 
 #![allow(dead_code, unused_imports, reason = "each test program uses a part of this")]
 
@@ -26,6 +26,12 @@ pub(crate) fn skip(tier: &str, test: &str, reason: &str) {
 pub(crate) fn inconclusive(tier: &str, test: &str, reason: &str) {
     assert!(note("DEBURR_INCONCLUSIVE", tier, test, reason), "{test} is inconclusive: {reason}");
     eprintln!("inconclusive {test}: {reason}");
+}
+
+/// Notes that `test` of `tier` failed once without a reason that is known, and then passed each time it was run again.
+pub(crate) fn unsteady(tier: &str, test: &str, reason: &str) {
+    eprintln!("unsteady {test}: {reason}");
+    note("DEBURR_UNSTEADY", tier, test, reason);
 }
 
 /// Adds a line to the file that an environment variable names. Returns whether the variable is set.

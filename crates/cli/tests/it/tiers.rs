@@ -6,16 +6,24 @@ use std::process::{Command, Output};
 
 /// Lets `scripts/test` account for a tier that printed `log`, ended with `status` and noted `inconclusive`.
 fn account(log: &str, status: &str, inconclusive: &str) -> (Output, String) {
+    account_all(log, status, [inconclusive, ""])
+}
+
+/// The same, with what was noted as inconclusive and as unsteady.
+fn account_all(log: &str, status: &str, noted: [&str; 2]) -> (Output, String) {
     let dir = tempfile::tempdir().expect("a directory");
-    let (log_file, notes) = (dir.path().join("log"), dir.path().join("notes"));
+    let log_file = dir.path().join("log");
     std::fs::write(&log_file, log).expect("a file");
-    std::fs::write(&notes, inconclusive).expect("a file");
+    let notes = ["inconclusive", "unsteady"].map(|name| dir.path().join(name));
+    for (file, text) in notes.iter().zip(noted) {
+        std::fs::write(file, text).expect("a file");
+    }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/test");
     let output = Command::new(script)
         .args(["--account", "3", "lab"])
         .arg(&log_file)
         .arg(status)
-        .arg(&notes)
+        .args(&notes)
         .env("DEBURR_REQUIRE", "lab")
         .output()
         .expect("the script runs");
@@ -39,6 +47,19 @@ fn what_is_inconclusive_is_counted_and_named_and_has_not_passed() {
         assert!(said.lines().any(|said| said == line), "`{line}` is not in: {said}");
     }
     assert!(!said.contains("ATTENTION"), "one of 25: {said}");
+}
+
+#[test]
+fn what_is_unsteady_is_named_and_has_passed() {
+    let notes = "lab\tpinned\tnot so: it comes first\n";
+    let (output, said) = account_all(LOG, "0", ["", notes]);
+    assert!(output.status.success(), "{said}");
+    for line in [
+        "3 lab        25 passed, 0 failed, 0 skipped, 0 inconclusive",
+        "      unsteady pinned: not so: it comes first",
+    ] {
+        assert!(said.lines().any(|said| said == line), "`{line}` is not in: {said}");
+    }
 }
 
 #[test]
@@ -67,8 +88,15 @@ fn a_tier_that_had_to_run_and_did_not_is_a_failure() {
 }
 
 /// Functions of `tests/common` that take a tier: as the second argument of the last one, as the first of all others.
-const NOTERS: [&str; 6] =
-    ["skip(", "skip_or_fail(", "root_or_skip(", "inconclusive(", "tried(", "tried_times("];
+const NOTERS: [&str; 7] = [
+    "skip(",
+    "skip_or_fail(",
+    "root_or_skip(",
+    "inconclusive(",
+    "unsteady(",
+    "tried(",
+    "tried_times(",
+];
 
 /// The tiers in the calls of these functions in a source file, as far as they are literals or constants of the file.
 fn tiers_noted(source: &str) -> Vec<String> {

@@ -69,11 +69,30 @@ fn run(name: &str, keep: &Path) -> Option<()> {
 }
 
 /// The same with further arguments.
+///
+/// A scenario that is not as expected on a fit machine is run [`AGAIN`] times more. If it is as expected each time, it is
+/// noted as unsteady: not every accident of a host is measured. A fault of deburr that shows one time in three still
+/// fails more often than not, and a rarer one is named in the summary.
 fn run_with(name: &str, keep: &Path, more: &[&str]) -> Option<()> {
     let _one = alone();
     if !common::root_or_skip("lab", name) {
         return None;
     }
+    let Err(first) = try_once(name, keep, more)? else { return Some(()) };
+    for _ in 0..AGAIN {
+        if let Err(second) = try_once(name, keep, more)? {
+            panic!("{name}: {second}\n\nand before that: {first}");
+        }
+    }
+    common::unsteady("lab", name, &first);
+    Some(())
+}
+
+/// Runs of a scenario that was not as expected, all of which must be as expected.
+const AGAIN: u32 = 2;
+
+/// What was not as expected of a run; `None` = it could not run here, or is inconclusive.
+fn try_once(name: &str, keep: &Path, more: &[&str]) -> Option<Result<(), String>> {
     let mut command = Command::new(DEBURR);
     // The weight protects the scenario from other load on the host without starving that load. It cannot make a CPU
     // idle, so the loop waits for an idle one.
@@ -136,9 +155,20 @@ fn run_with(name: &str, keep: &Path, more: &[&str]) -> Option<()> {
         common::inconclusive("lab", name, &reason);
         return None;
     }
-    assert!(failed.is_empty(), "{name}: {failed:#?}\n{outcome:#}");
-    assert_eq!((output.status.code(), &document["passed"]), (Some(0), &Value::Bool(true)));
-    Some(())
+    let passed = failed.is_empty();
+    let code = if passed { 0 } else { 1 };
+    assert_eq!((output.status.code(), &document["passed"]), (Some(code), &Value::Bool(passed)));
+    if passed {
+        return Some(Ok(()));
+    }
+    let mut said = format!("not so: {}", failed.join("; "));
+    for run in ["control", "fault"] {
+        for finding in outcome[run]["report"]["findings"].as_array().into_iter().flatten() {
+            let (code, title) = (&finding["code"], &finding["title"]);
+            said.push_str(&format!("\n{run}: {code} {title}, causes {}", finding["causes"]));
+        }
+    }
+    Some(Err(said))
 }
 
 pub(crate) fn passes(name: &str) {
