@@ -116,6 +116,24 @@ struct task_struct___old_cpu {
 	unsigned int cpu;
 };
 
+/* from 6.16, with CONFIG_DETECT_HUNG_TASK_BLOCKER; rw-semaphores from 6.17 */
+struct task_struct___blocker {
+	unsigned long blocker; /* the lock that it sleeps for; low bits: of what kind */
+};
+
+struct rw_semaphore {
+	int count; /* only its place is used */
+};
+
+/* from 5.8 */
+struct mm_struct___lock {
+	struct rw_semaphore mmap_lock;
+};
+
+struct task_struct___mm {
+	void *mm;
+};
+
 /* with CONFIG_PSI */
 struct task_struct___psi {
 	unsigned int in_memstall : 1;

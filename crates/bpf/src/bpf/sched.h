@@ -263,6 +263,17 @@ enum sleep_context {
 	CTX_NOT_YET = 5, /* it sleeps on */
 };
 
+/* The kernel's lock for which a thread sleeps. All but SLEEP_NO_LOCK and SLEEP_MMAP_LOCK are 1 +
+ * the kinds of include/linux/hung_task.h. */
+enum sleep_lock {
+	SLEEP_NO_LOCK = 0,
+	SLEEP_MUTEX = 1,
+	SLEEP_SEMAPHORE = 2,
+	SLEEP_RWSEM_READ = 3,
+	SLEEP_RWSEM_WRITE = 4,
+	SLEEP_MMAP_LOCK = 5, /* of its own address space */
+};
+
 /* A thread whose sleeps are recorded. Free when `tid` is 0. */
 struct sched_watch {
 	__u32 tid;
@@ -291,7 +302,8 @@ struct sched_sleep {
 	__u32 waker_tid;
 	__u32 waker_tgid;
 	__u32 peer;      /* process at the other end of a unix socket; 0 = not known */
-	__u32 remote[4]; /* address of a socket's other end, in network order */
+	__u32 remote[4]; /* address of a socket's other end, in network order; of a lock, in two
+			    parts */
 	__s16 call;      /* number of the system call, or enum sleep_call */
 	__s16 waker_call;
 	__u16 local_port;
@@ -304,8 +316,8 @@ struct sched_sleep {
 	__u8 context;     /* enum sleep_context */
 	__u8 has_address; /* a unix socket that was bound, or whose listener was */
 	__u8 ready;       /* the socket is the first that an event poll found ready */
-	__u8 pad;
-	__u32 write_seq; /* number of the next byte that is sent by a socket of TCP */
+	__u8 lock;        /* enum sleep_lock; not told of who sleeps in a call on a socket */
+	__u32 write_seq;  /* number of the next byte that is sent by a socket of TCP */
 };
 
 /* The sleeps that ended on a CPU. */

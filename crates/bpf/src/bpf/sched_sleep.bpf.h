@@ -84,6 +84,7 @@ __noinline int end_sleep(__u32 cpu_id)
 		sleep->waker_call = w->waker_call;
 	}
 	note_call(sleep, &log->cell, area->cpu.scratch.task);
+	note_lock(sleep, &log->cell, area->cpu.scratch.task);
 	barrier();
 	log->head++;
 	return 0;
@@ -145,6 +146,7 @@ int on_asleep(struct bpf_iter__task *ctx)
 	sleep.state = state;
 	sleep.context = CTX_NOT_YET;
 	note_call(&sleep, &w->cell, address_of(&w->cell, task));
+	note_lock(&sleep, &w->cell, address_of(&w->cell, task));
 	bpf_seq_write(ctx->meta->seq, &sleep, sizeof(sleep));
 	return 0;
 }

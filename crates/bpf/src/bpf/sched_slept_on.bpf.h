@@ -11,6 +11,12 @@ const volatile __u8 takes_fd[SLEEP_CALLS] = {};
 /* "[eventpo", as a number. */
 #define EVENTPOLL 0x6f70746e6576655bULL
 
+/* include/linux/hung_task.h */
+#define BLOCKER_KIND 3ULL
+
+/* It exists for its type, which the reader uses. */
+enum sleep_lock exported_lock = SLEEP_NO_LOCK;
+
 /* From the bottom of a thread's kernel stack to the registers that its system call saved; 0 = not
  * known. */
 __u64 regs_offset = 0;
@@ -141,6 +147,28 @@ static __always_inline void note_file(struct sched_sleep *sleep, __u64 *cell, __
 		if (*(__u64 *)sleep->kind == EVENTPOLL)
 			note_ready(sleep, cell, file);
 	}
+}
+
+/*
+ * The kernel's lock for which the thread sleeps. It says so itself until it runs again, and when
+ * this is called, it has not run yet.
+ */
+static __always_inline void note_lock(struct sched_sleep *sleep, __u64 *cell, __u64 task)
+{
+	__u64 lock, mm;
+
+	if (!bpf_core_field_exists(((struct task_struct___blocker *)0)->blocker) || sleep->family)
+		return;
+	lock = NUMBER_AT(struct task_struct___blocker, task, blocker);
+	if (!lock)
+		return;
+	sleep->lock = 1 + (lock & BLOCKER_KIND);
+	lock &= ~BLOCKER_KIND;
+	sleep->remote[0] = lock;
+	sleep->remote[1] = lock >> 32;
+	mm = ADDRESS_AT(cell, struct task_struct___mm, task, mm);
+	if (mm && lock == mm + bpf_core_field_offset(struct mm_struct___lock, mmap_lock))
+		sleep->lock = SLEEP_MMAP_LOCK;
 }
 
 /* What the sleeping thread does in the kernel, and on which file. */

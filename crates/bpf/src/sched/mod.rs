@@ -22,7 +22,7 @@ mod waiting;
 pub use blame::{Blame, ProbeCulprit, Sums};
 pub use delta::ThreadDelta;
 pub use moves::LastMove;
-pub use sleep::{Call, Context, Inet, Object, Sleep, Waker};
+pub use sleep::{Call, Context, Inet, KernelLock, LockKind, Object, Sleep, Waker};
 pub use threads::ThreadScan;
 pub use timeline::{Run, Timeline};
 pub use unseen::UnseenProcess;

@@ -57,7 +57,7 @@ pub(crate) const DIFFERING: &[Fields] = &[
             "throttled_clock_task_time",
         ],
     ),
-    ("task_struct", &["throttled"]),
+    ("task_struct", &["throttled", "blocker"]),
     ("psi_group_cpu", &["state_start"]),
 ];
 
@@ -113,6 +113,12 @@ impl ThrottleClock {
 #[must_use]
 pub fn throttles_threads(facts: &Facts) -> bool {
     facts.has_field("task_struct", "throttled")
+}
+
+/// Whether the kernel says for which of its locks a thread sleeps (from 6.16 on; `CONFIG_DETECT_HUNG_TASK_BLOCKER`).
+#[must_use]
+pub fn names_locks(facts: &Facts) -> bool {
+    facts.has_field("task_struct", "blocker")
 }
 
 /// Whether `iter/task` programs exist.

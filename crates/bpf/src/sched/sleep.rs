@@ -7,7 +7,7 @@
 use super::SchedProbe;
 use super::asked::Asked;
 use crate::mapped::{Mapped, Plain, from_bytes, set};
-use crate::skel::sched::types::{sched_sleep, sched_sleeps, sched_watch};
+use crate::skel::sched::types::{sched_sleep, sched_sleeps, sched_watch, sleep_lock};
 use libbpf_rs::{MapCore as _, MapFlags};
 use std::borrow::Cow;
 use std::mem::offset_of;
@@ -210,6 +210,44 @@ pub struct Inet {
     pub ready: bool,
 }
 
+/// Kinds of the kernel's locks for which threads sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LockKind {
+    /// A mutex.
+    Mutex,
+    /// A counting semaphore.
+    Semaphore,
+    /// A read-write semaphore, to read.
+    Reads,
+    /// A read-write semaphore, to write.
+    Writes,
+    /// The read-write semaphore of the thread's own address space, `mmap_lock`.
+    AddressSpace,
+}
+
+/// A lock of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelLock {
+    /// What it is.
+    pub kind: LockKind,
+    /// Where it is, in the kernel's memory: what tells it from others. Not to be shown.
+    pub address: u64,
+}
+
+fn lock_of(it: &sched_sleep) -> Option<KernelLock> {
+    let is = |kind: sleep_lock| u32::from(it.lock) == kind.0;
+    let kind = match () {
+        () if is(sleep_lock::SLEEP_MUTEX) => LockKind::Mutex,
+        () if is(sleep_lock::SLEEP_SEMAPHORE) => LockKind::Semaphore,
+        () if is(sleep_lock::SLEEP_RWSEM_READ) => LockKind::Reads,
+        () if is(sleep_lock::SLEEP_RWSEM_WRITE) => LockKind::Writes,
+        () if is(sleep_lock::SLEEP_MMAP_LOCK) => LockKind::AddressSpace,
+        () => return None,
+    };
+    let [low, high, ..] = it.remote.map(u64::from);
+    Some(KernelLock { kind, address: high << 32 | low })
+}
+
 /// A sleep of a watched thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sleep {
@@ -231,6 +269,9 @@ pub struct Sleep {
     pub arguments: [u64; 3],
     /// On which file.
     pub object: Object,
+    /// For which lock of the kernel. `None` = for none, in a call on a socket, or the kernel does not tell (before 6.16, or
+    /// without `CONFIG_DETECT_HUNG_TASK_BLOCKER`).
+    pub lock: Option<KernelLock>,
     /// Who ended it.
     pub waker: Waker,
 }
@@ -290,6 +331,7 @@ fn sleep_of(it: &sched_sleep) -> Sleep {
         call: Call::of(it.call),
         arguments: it.argument,
         object: object_of(it),
+        lock: lock_of(it),
         waker: Waker {
             context,
             tid: it.waker_tid,

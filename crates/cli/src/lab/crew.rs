@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A victim whose threads wait for one of them: for a lock that it holds, in memory or of a file, or for work that it hands
-//! out.
+//! A victim whose threads wait for one of them: for a lock that it holds, in memory, of a file or in the kernel, or for work
+//! that it hands out.
 
 use super::scenario::check_period_us;
 use super::stage::Stage;
@@ -9,7 +9,7 @@ use super::victims::{Running, Victim, VictimSpec, WhichRun};
 use anyhow::{Context as _, Result, ensure};
 use deburr_sys::mutex::Mutex;
 use deburr_sys::populate::populate;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, MemfdFlags, flock, memfd_create};
 use rustix::thread::{ClockId, set_name};
 use serde::Deserialize;
 use std::ffi::CStr;
@@ -73,6 +73,8 @@ pub(crate) enum WaitsFor {
     FileLock,
     /// The lock of their address space.
     AddressSpace,
+    /// The lock of an inode.
+    Inode,
     /// Work that a dispatcher hands out.
     Thread,
 }
@@ -93,13 +95,14 @@ impl Victim for CrewSpec {
         let (waits, whom) = match self.waits_for {
             WaitsFor::Lock => ("needs a lock", "another thread holds it while it"),
             WaitsFor::FileLock => ("needs a lock of a file", "another thread holds it while it"),
-            WaitsFor::AddressSpace => ("maps a page", "another thread"),
+            WaitsFor::AddressSpace => ("maps a page", "another thread maps"),
+            WaitsFor::Inode => ("writes into a file", "another thread writes"),
             WaitsFor::Thread => ("waits for work", "a dispatcher hands it out after it"),
         };
         let (workers, hold, less) = (self.workers, self.hold_us, self.control_hold_us);
         let other = match self.waits_for {
-            WaitsFor::AddressSpace => {
-                format!("{whom} maps {hold} pages at once, in the control run {less}")
+            WaitsFor::AddressSpace | WaitsFor::Inode => {
+                format!("{whom} {hold} pages at once, in the control run {less}")
             }
             _ if self.meanwhile == Meanwhile::Syncs => format!("{whom} syncs a file"),
             _ => {
@@ -122,6 +125,7 @@ impl Victim for CrewSpec {
             WaitsFor::Lock => "lock",
             WaitsFor::FileLock => "file-lock",
             WaitsFor::AddressSpace => "address-space",
+            WaitsFor::Inode => "inode",
             WaitsFor::Thread => "thread",
         };
         let file = match self.meanwhile {
@@ -176,10 +180,20 @@ impl CrewArgs {
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
+    /// A file in memory.
+    memory: Option<File>,
     lock: Mutex,
     /// When the last work was due that was handed out.
     work: Protected<u64>,
     handed_out: Condvar,
+}
+
+impl Shared {
+    /// Writes into the file in memory. The kernel holds the lock of its inode meanwhile.
+    fn write(&self, bytes: &[u8]) -> Result<()> {
+        self.memory.as_ref().map_or(Ok(()), |file| file.write_all_at(bytes, 0))?;
+        Ok(())
+    }
 }
 
 /// Works from the first line on standard input to the second, which gives a [`Window`]. Prints the [`Summary`] of that
@@ -189,7 +203,11 @@ pub(crate) fn work_until_told(args: &CrewArgs) -> Result<()> {
     let mut line = String::new();
     stdin.read_line(&mut line)?;
     line.clear();
-    let shared = Shared::default();
+    let memory = match args.waits_for {
+        WaitsFor::Inode => Some(memfd_create("journal", MemfdFlags::CLOEXEC)?.into()),
+        _ => None,
+    };
+    let shared = Shared { memory, ..Shared::default() };
     let answers = std::thread::scope(|scope| {
         let leader = scope.spawn(|| lead(args, &shared));
         let worker = |_| scope.spawn(|| work(args, &shared));
@@ -219,6 +237,7 @@ fn lead(args: &CrewArgs, shared: &Shared) -> Result<()> {
     name(match args.waits_for {
         WaitsFor::Lock | WaitsFor::FileLock => c"holder",
         WaitsFor::AddressSpace => c"mapper",
+        WaitsFor::Inode => c"writer",
         WaitsFor::Thread => c"dispatcher",
     });
     let file = args.open()?;
@@ -233,6 +252,8 @@ fn lead(args: &CrewArgs, shared: &Shared) -> Result<()> {
         }
         Ok(())
     };
+    let pages = usize::try_from(args.hold_us)? * PAGE;
+    let much = vec![1; if args.waits_for == WaitsFor::Inode { pages } else { 0 }];
     while !shared.stop.load(Ordering::Relaxed) {
         let due_ns = now_ns(ClockId::Monotonic);
         match args.waits_for {
@@ -245,7 +266,8 @@ fn lead(args: &CrewArgs, shared: &Shared) -> Result<()> {
                 hold()?;
                 flock(&file, FlockOperation::Unlock)?;
             }
-            WaitsFor::AddressSpace => populate(usize::try_from(args.hold_us)? * PAGE)?,
+            WaitsFor::AddressSpace => populate(pages)?,
+            WaitsFor::Inode => shared.write(&much)?,
             WaitsFor::Thread => {
                 hold()?;
                 *shared.work.lock().unwrap_or_else(PoisonError::into_inner) = due_ns;
@@ -280,6 +302,10 @@ fn work(args: &CrewArgs, shared: &Shared) -> Result<Vec<(u64, u64)>> {
             WaitsFor::AddressSpace => {
                 sleep_until(due_ns);
                 populate(PAGE)?;
+            }
+            WaitsFor::Inode => {
+                sleep_until(due_ns);
+                shared.write(&[2])?;
             }
             WaitsFor::Thread => {
                 let last = due_ns;

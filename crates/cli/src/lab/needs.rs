@@ -2,6 +2,7 @@
 //! What a scenario needs from the machine, and whether the machine has it.
 
 use crate::host::cgroup::{Tree, v1_mount};
+use deburr_bpf::sched::plan::names_locks;
 use rustix::param::clock_ticks_per_second;
 use rustix::process::geteuid;
 use rustix::thread::sched_getaffinity;
@@ -50,6 +51,8 @@ pub(crate) enum Need {
     Overlay,
     /// Temporary files that are on a disk of the host.
     HostDisk,
+    /// The kernel says for which of its locks a thread sleeps.
+    KernelLocks,
     /// Packets that another CPU receives than the one to which they came.
     Rps,
 }
@@ -79,12 +82,13 @@ impl TryFrom<String> for Need {
             "realtime" => Ok(Self::Realtime),
             "overlay" => Ok(Self::Overlay),
             "host-disk" => Ok(Self::HostDisk),
+            "kernel-locks" => Ok(Self::KernelLocks),
             "rps" => Ok(Self::Rps),
             _ => text.strip_prefix("cpus>=").and_then(|n| n.parse().ok()).map(Self::Cpus).ok_or(
                 format!(
                     "unknown need `{text}`: `root`, `bpf`, `cgroup-cpu`, `idle-cpu`, `fuse`, `loop`, `ext4`, \
                      `go`, `bdi-limit`, `blkio-throttle`, `cpuset`, `memory-limit`, `realtime`, `overlay`, \
-                     `host-disk`, `rps` and `cpus>=N` exist"
+                     `host-disk`, `kernel-locks`, `rps` and `cpus>=N` exist"
                 ),
             ),
         }
@@ -110,6 +114,7 @@ impl fmt::Display for Need {
             Self::Realtime => f.write_str("realtime"),
             Self::Overlay => f.write_str("overlay"),
             Self::HostDisk => f.write_str("host-disk"),
+            Self::KernelLocks => f.write_str("kernel-locks"),
             Self::Rps => f.write_str("rps"),
         }
     }
@@ -146,6 +151,9 @@ impl Need {
             Self::Realtime => no_realtime(),
             Self::Overlay => no_filesystem("overlay"),
             Self::HostDisk => no_host_disk(),
+            Self::KernelLocks => (!names_locks(&deburr_bpf::facts::facts())).then(|| {
+                "the kernel does not say for which lock a thread sleeps (CONFIG_DETECT_HUNG_TASK_BLOCKER)".into()
+            }),
             Self::Rps => (!Path::new("/sys/class/net/lo/queues/rx-0/rps_cpus").exists())
                 .then(|| "the kernel cannot have other CPUs receive packets (CONFIG_RPS)".into()),
             Self::IdleCpu => {
@@ -255,6 +263,8 @@ mod tests {
             "realtime",
             "overlay",
             "host-disk",
+            "kernel-locks",
+            "rps",
         ] {
             assert_eq!(Need::try_from(name.to_owned()).unwrap().to_string(), name);
         }

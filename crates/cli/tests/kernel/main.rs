@@ -21,6 +21,7 @@ mod held;
 mod in_detail;
 mod interrupts;
 mod io;
+mod kernel_locks;
 mod knee;
 mod lab;
 mod lab_disk;

@@ -56,7 +56,7 @@ pub use net::{DatagramTick, ListenerTick, NetnsTick, ResentTick};
 pub use reclaim::{MemoryBound, MemoryReading, ReclaimKind, ReclaimTick};
 pub use runtime::{Confidence, NamedThreads, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
 pub use sleep::{
-    Awaited, CHAIN, Did, EVENT_CALLS, SleepState, SleepTick, Slept, SleptOn, WokenBy,
+    Awaited, CHAIN, Did, EVENT_CALLS, KernelLock, SleepState, SleepTick, Slept, SleptOn, WokenBy,
     changes_address_space,
 };
 pub use sums::Sums;

@@ -87,8 +87,31 @@ pub enum SleptOn {
         /// `AF_...`
         family: u16,
     },
+    /// A lock of the kernel, in a call on something.
+    KernelLock {
+        /// What the lock is.
+        lock: KernelLock,
+        /// On what the call is.
+        within: Box<SleptOn>,
+    },
     /// Many different ones, each of a small part of the time.
     Others,
+}
+
+/// What a lock of the kernel is, as the kernel says it from 6.16 on (`CONFIG_DETECT_HUNG_TASK_BLOCKER`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KernelLock {
+    /// A mutex.
+    Mutex,
+    /// A counting semaphore.
+    Semaphore,
+    /// A read-write semaphore, to read.
+    RwsemRead,
+    /// A read-write semaphore, to write.
+    RwsemWrite,
+    /// The read-write semaphore of the address space of the thread's process.
+    MmapLock,
 }
 
 /// What ended a sleep.
@@ -281,6 +304,7 @@ impl SleptOn {
     pub fn peer(&self) -> Option<ProcId> {
         match self {
             Self::Unix { peer, .. } => *peer,
+            Self::KernelLock { within, .. } => within.peer(),
             _ => None,
         }
     }

@@ -237,7 +237,7 @@ tables! {
         /// `(others)`
         call,
         /// on what: a JSON object whose `kind` is `not_known`, `futex`, `file`, `pipe`, `character`, `anonymous`, `inet`,
-        /// `unix`, `socket` or `others`
+        /// `unix`, `socket`, `kernel_lock` or `others`
         on = "slept_on": Json,
         /// what ended it: a JSON object whose `by` is `not_known`, `not_yet`, `thread`, `sender`, `soft_interrupt` or
         /// `hard_interrupt`

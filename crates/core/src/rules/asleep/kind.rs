@@ -3,7 +3,8 @@
 
 use crate::finding::SleepKind;
 use crate::recording::{
-    Awaited, Did, EVENT_CALLS, ProcId, SleepState, Slept, SleptOn, WokenBy, changes_address_space,
+    Awaited, Did, EVENT_CALLS, KernelLock, ProcId, SleepState, Slept, SleptOn, WokenBy,
+    changes_address_space,
 };
 use crate::view::SleepKey;
 
@@ -95,9 +96,12 @@ pub(in crate::rules) fn is_answer(slept: &Slept) -> bool {
     connection && !sends(slept)
 }
 
-/// Whether it waits for the lock of its process's address space: in a call that changes it, or in a page fault, woken by a
-/// thread of the process that was in one, too.
+/// Whether it waits for the lock of its process's address space, as the kernel says. Where it does not say: in a call that
+/// changes it, or in a page fault, woken by a thread of the process that was in one, too.
 pub(in crate::rules) fn is_address_space(own: ProcId, slept: &Slept) -> bool {
+    if let SleptOn::KernelLock { lock, .. } = &slept.on {
+        return *lock == KernelLock::MmapLock;
+    }
     let woken = match &slept.woken {
         WokenBy::Thread { proc, call } => *proc == own && changes_address_space(call),
         _ => false,
@@ -105,10 +109,17 @@ pub(in crate::rules) fn is_address_space(own: ProcId, slept: &Slept) -> bool {
     woken && slept.state == SleepState::Uninterruptible && changes_address_space(&slept.call)
 }
 
+/// Whether it waits for another lock of the kernel.
+pub(in crate::rules) fn is_kernel_lock(slept: &Slept) -> bool {
+    matches!(&slept.on, SleptOn::KernelLock { lock, .. } if *lock != KernelLock::MmapLock)
+}
+
 fn of_sleep(slept: &Slept) -> SleepKind {
     use SleepKind::{NotKnown, OwnTimer, WaitsForOthers, WaitsForWork};
     let call = slept.call.as_str();
-    if slept.state != SleepState::Asleep || is_lock(slept) || is_file_lock(slept) {
+    let is_behind_lock =
+        is_lock(slept) || is_file_lock(slept) || matches!(slept.on, SleptOn::KernelLock { .. });
+    if slept.state != SleepState::Asleep || is_behind_lock {
         return WaitsForOthers;
     }
     if SLEEPS.contains(&call) {

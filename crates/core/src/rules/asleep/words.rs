@@ -2,7 +2,7 @@
 //! Sleeps and chains in words.
 
 use crate::finding::SleepLink;
-use crate::recording::{Awaited, Did, ProcId, SleepState, Slept, SleptOn, WokenBy};
+use crate::recording::{Awaited, Did, KernelLock, ProcId, SleepState, Slept, SleptOn, WokenBy};
 use crate::text::ticked;
 use crate::view::View;
 
@@ -33,7 +33,22 @@ pub(in crate::rules) fn on(view: &View, call: &str, on: &SleptOn) -> Option<Stri
         }
         SleptOn::Unix { peer: None, .. } => "a unix socket".into(),
         SleptOn::Socket { family } => format!("a socket of family {family}"),
+        SleptOn::KernelLock { lock, within } => match self::on(view, call, within) {
+            Some(what) => format!("{} ({what})", kernel_lock(*lock)),
+            None => kernel_lock(*lock).into(),
+        },
     })
+}
+
+/// A lock of the kernel.
+pub(in crate::rules) fn kernel_lock(lock: KernelLock) -> &'static str {
+    match lock {
+        KernelLock::Mutex => "a mutex of the kernel",
+        KernelLock::Semaphore => "a semaphore of the kernel",
+        KernelLock::RwsemRead => "a semaphore of the kernel, to read",
+        KernelLock::RwsemWrite => "a semaphore of the kernel, to write",
+        KernelLock::MmapLock => "the lock of the address space",
+    }
 }
 
 /// What ended a sleep of a process.

@@ -3,7 +3,9 @@
 
 use super::judged;
 use crate::finding::{Finding, Report, SleepKind};
-use crate::recording::{Awaited, Did, ProcId, SleepState, Slept, SleptOn, Source, WokenBy};
+use crate::recording::{
+    Awaited, Did, KernelLock, ProcId, SleepState, Slept, SleptOn, Source, WokenBy,
+};
 use crate::testkit::{ProcessActivity, S, Scene};
 
 const LOCK: u64 = 0x7f00_0000_00a8;
@@ -48,6 +50,15 @@ fn clients() -> Slept {
 fn mapping(call: &str, proc: ProcId) -> Slept {
     let (state, woken) = (SleepState::Uninterruptible, WokenBy::Thread { proc, call: call.into() });
     Slept { state, woken, ..slept("mmap", SleptOn::NotKnown) }
+}
+
+/// Sleep in a write for a lock of the kernel, as it says itself, which a thread of that process released.
+fn inode(lock: KernelLock, proc: ProcId) -> Slept {
+    let path = Some("/srv/journal".into());
+    let within = Box::new(SleptOn::File { device: "8:1".into(), inode: 7, path });
+    let (state, call) = (SleepState::Uninterruptible, "write".to_owned());
+    let woken = WokenBy::Thread { proc, call: "pwritev".into() };
+    Slept { state, call, on: SleptOn::KernelLock { lock, within }, woken }
 }
 
 /// A socket that was made by the process itself, as one of a pair.
@@ -304,6 +315,42 @@ fn an_address_space_is_blamed_only_on_who_changed_it() {
         });
         assert_eq!(found(&judged(&scene)), [] as [&str; 0]);
     }
+}
+
+#[test]
+fn a_lock_of_the_kernel_is_told_by_what_its_holder_did() {
+    let behind_writer = |lock| {
+        service(move |_, other| {
+            vec![(inode(lock, other), behind(other, "postgres", Did::OnCpu), 10 * S)]
+        })
+    };
+    let report = judged(&behind_writer(KernelLock::RwsemWrite));
+    assert_eq!(found(&report), ["OFF005"]);
+    let it = finding(&report, "OFF005");
+    assert!(
+        it.title.contains("a lock of the kernel in write on `/srv/journal`, which `postgres` uses"),
+        "{}",
+        it.title
+    );
+    let calls = it.evidence.iter().find(|line| line.name == "calls").unwrap();
+    let note = calls.note.as_deref().unwrap();
+    assert!(
+        note.contains("a semaphore of the kernel, to write") && note.contains("pwritev"),
+        "{note}"
+    );
+    // The kernel says which lock it is, whoever released it in whatever call.
+    let report = judged(&behind_writer(KernelLock::MmapLock));
+    let it = finding(&report, "OFF005");
+    assert!(it.title.contains("address space") && it.title.contains("`postgres`"), "{}", it.title);
+    // It says that it is another one, though both threads were in calls that take that of the address space.
+    let scene = service(|api, _| {
+        let on = SleptOn::KernelLock { lock: KernelLock::Mutex, within: Box::default() };
+        let slept = Slept { on, ..mapping("munmap", api) };
+        vec![(slept, behind(api, "mapper", Did::OnCpu), 10 * S)]
+    });
+    let report = judged(&scene);
+    let it = finding(&report, "OFF005");
+    assert!(it.title.contains("a lock of the kernel in mmap, which `mapper`"), "{}", it.title);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use super::waits::{self, Reason, Sleep, Waits};
 use crate::finding::{Area, Finding, Fix, Question, Severity, SleepKind};
 use crate::recording::{SleptOn, Source};
-use crate::rules::asleep::kind::{self, is_address_space, is_file_lock, is_lock};
+use crate::rules::asleep::kind::{self, is_address_space, is_file_lock, is_kernel_lock, is_lock};
 use crate::rules::words::{self, group_name};
 use crate::rules::{Check, Rule, Status, Verdict, severity};
 use crate::view::View;
@@ -37,6 +37,7 @@ fn is_late((id, key, _): &Sleep<'_>) -> bool {
         && !is_lock(&key.slept)
         && !is_file_lock(&key.slept)
         && !is_address_space(*id, &key.slept)
+        && !is_kernel_lock(&key.slept)
         && kind::of(*id, key) == SleepKind::WaitsForOthers
         && matches!(reason, Reason::Queued | Reason::Throttled | Reason::BlockIo)
 }

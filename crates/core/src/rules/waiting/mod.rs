@@ -2,9 +2,9 @@
 //! OFF: time lost off the CPU because threads wait for other threads and processes.
 
 mod file_lock;
+mod kernel_lock;
 mod late_thread;
 mod lock_wait;
-mod mmap_lock;
 mod peer_does_not_read;
 mod peers;
 mod pool_exhausted;
@@ -18,7 +18,7 @@ pub(super) const RULES: &[&Rule] = &[
     &lock_wait::RULE,
     &waits_for_peer::RULE,
     &late_thread::RULE,
-    &mmap_lock::RULE,
+    &kernel_lock::RULE,
     &peer_does_not_read::RULE,
     &file_lock::RULE,
     &pool_exhausted::RULE,

@@ -118,7 +118,7 @@ impl History {
         self.threads.retain(|_, it| followed.contains_key(&it.tgid));
         self.locks.retain(|lock, _| match lock {
             Lock::Word(tgid, _) | Lock::AddressSpace(tgid) => followed.contains_key(tgid),
-            Lock::File(..) => true,
+            Lock::File(..) | Lock::Kernel(_) => true,
         });
         self.runs = self.threads.values().map(|it| it.runs.len()).sum();
         self.sleeps = self.threads.values().map(|it| it.sleeps.len()).sum();

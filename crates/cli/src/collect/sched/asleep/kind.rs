@@ -2,8 +2,10 @@
 //! What sleeps have in common, so that alike ones can be summed. Processes are pids.
 
 use super::listening::Listening;
-use deburr_bpf::sched::{Call, Context as Woke, Inet, Object, Sleep, State, Waker};
-use deburr_core::recording::{EVENT_CALLS, SleepState, SleptOn, changes_address_space};
+use deburr_bpf::sched::{
+    Call, Context as Woke, Inet, KernelLock, LockKind, Object, Sleep, State, Waker,
+};
+use deburr_core::recording::{self, EVENT_CALLS, SleepState, SleptOn, changes_address_space};
 use deburr_core::text::name::decode;
 use std::net::SocketAddr;
 
@@ -50,6 +52,7 @@ impl Slept {
             _ => return None,
         };
         let (on, peer) = on_of(sleep, listening);
+        let on = within_lock(sleep, on);
         let woken = woken_of(sleep.waker, sleep.call, &on);
         Some(Self { state, call: Some(sleep.call), woken, on, peer })
     }
@@ -109,6 +112,8 @@ pub(super) enum Lock {
     File(u32, u64),
     /// The lock of the address space of a process.
     AddressSpace(u32),
+    /// Another lock of the kernel, at an address.
+    Kernel(u64),
 }
 
 /// The lock that a sleep waits for.
@@ -116,6 +121,13 @@ pub(super) fn lock_of(sleep: &Sleep) -> Option<Lock> {
     let [address, op, value] = sleep.arguments;
     let is_word = || SleptOn::is_lock((op & FUTEX_OPERATION) as u32, value as u32);
     let changes = |call: Call| changes_address_space(&call.name());
+    match sleep.lock {
+        Some(KernelLock { kind: LockKind::AddressSpace, .. }) => {
+            return Some(Lock::AddressSpace(sleep.tgid));
+        }
+        Some(KernelLock { address, .. }) => return Some(Lock::Kernel(address)),
+        None => {}
+    }
     match sleep.object {
         Object::None if is(sleep.call, &["futex"]) => {
             is_word().then_some(Lock::Word(sleep.tgid, address))
@@ -220,6 +232,19 @@ fn on_of(sleep: &Sleep, listening: &Listening) -> (SleptOn, Option<u32>) {
     (on, None)
 }
 
+/// The lock of the kernel for which a thread sleeps, if it does, in a call on that.
+fn within_lock(sleep: &Sleep, on: SleptOn) -> SleptOn {
+    let Some(lock) = sleep.lock else { return on };
+    let lock = match lock.kind {
+        LockKind::Mutex => recording::KernelLock::Mutex,
+        LockKind::Semaphore => recording::KernelLock::Semaphore,
+        LockKind::Reads => recording::KernelLock::RwsemRead,
+        LockKind::Writes => recording::KernelLock::RwsemWrite,
+        LockKind::AddressSpace => recording::KernelLock::MmapLock,
+    };
+    SleptOn::KernelLock { lock, within: Box::new(on) }
+}
+
 /// Major and minor number of a device as the kernel has it in memory: 12 and 20 bits.
 fn device_text(device: u32) -> String {
     format!("{}:{}", device >> 20, device & 0xf_ffff)
@@ -288,6 +313,7 @@ pub(super) mod tests {
             call: Call::System(202),
             arguments: [0x1000, 128, 2],
             object,
+            lock: None,
             waker: Waker { context: waker, tid: 9, tgid: 8, call: Call::System(1) },
         }
     }
@@ -342,5 +368,18 @@ pub(super) mod tests {
             Some(Lock::Word(7, 0x1000))
         );
         assert_eq!(lock_of(&Sleep { call: Call::System(1), ..lock }), None);
+        // The kernel says which of its own locks it is, whatever the call.
+        for (kind, is) in [
+            (LockKind::Writes, Lock::Kernel(0xff00)),
+            (LockKind::AddressSpace, Lock::AddressSpace(7)),
+        ] {
+            let file = Object::File { mode: 0o100_644, device: 5, inode: 9 };
+            let known = Some(KernelLock { kind, address: 0xff00 });
+            let slept = Sleep { lock: known, object: file, call: Call::System(1), ..lock };
+            assert_eq!(lock_of(&slept), Some(is));
+            let on = Slept::of(&slept, &Listening::default()).unwrap().on;
+            let SleptOn::KernelLock { within, .. } = on else { panic!("{on:?}") };
+            assert!(matches!(*within, SleptOn::File { inode: 9, .. }), "{within:?}");
+        }
     }
 }

@@ -115,7 +115,11 @@ fn told(
     known: &mut dyn FnMut(u32) -> Option<ProcId>,
 ) -> recording::Slept {
     let mut on = it.on.clone();
-    match &mut on {
+    let named = match &mut on {
+        SleptOn::KernelLock { within, .. } => &mut **within,
+        on => on,
+    };
+    match named {
         SleptOn::Unix { peer, .. } => *peer = it.peer.and_then(&mut *known),
         SleptOn::File { device, inode, path } => {
             let device = device_of(device);
