@@ -77,6 +77,7 @@ impl Scene {
             start_mono_ns: 0,
             asked_ns: Some(window_ns),
             target: TargetSpec::Host,
+            entries: vec![],
             root: true,
             boot_id: None,
         };
@@ -283,6 +284,17 @@ impl Scene {
         &mut self,
         proc: ProcId,
         thread: &str,
+        slept: (Slept, Vec<Awaited>),
+        ns: u64,
+    ) -> &mut Self {
+        self.slept_as(proc, (thread, None, None), slept, ns)
+    }
+
+    /// The same, of a thread that belongs to an entry, and may have asked the one that ended it.
+    pub fn slept_as(
+        &mut self,
+        proc: ProcId,
+        (thread, entry, asked): (&str, Option<u32>, Option<bool>),
         (slept, behind): (Slept, Vec<Awaited>),
         ns: u64,
     ) -> &mut Self {
@@ -296,6 +308,8 @@ impl Scene {
             on,
             woken,
             thread: Some(thread.into()),
+            entry,
+            asked,
             behind,
             ns,
             looked_at: ns.div_ceil(1_000_000),

@@ -3,7 +3,7 @@
 
 use super::judged;
 use crate::finding::{Finding, Report, SleepKind};
-use crate::recording::{Awaited, Did, ProcId, SleepState, Slept, SleptOn, Source, WokenBy};
+use crate::recording::{Awaited, Did, Entry, ProcId, SleepState, Slept, SleptOn, Source, WokenBy};
 use crate::testkit::{ProcessActivity, S, Scene};
 
 const LOCK: u64 = 0x7f00_0000_00a8;
@@ -254,6 +254,54 @@ fn who_waits_for_work_for_clients_or_for_what_it_has_not_asked_for_has_no_findin
         let quiet = report.ruled_out.iter().filter(|it| it.code.starts_with("OFF")).count();
         assert_eq!(quiet, 7, "all of them were checked");
     }
+}
+
+/// Workers wait for jobs that a thread fetches, which asks a broker for them, and inside of a job for a helper, which asks a
+/// database; a flusher waits for a lock.
+fn jobs(with_entries: bool) -> Scene {
+    let mut scene = service(|_, _| vec![]);
+    let (api, other) = (ProcId(1), ProcId(2));
+    let entry = with_entries.then_some(0);
+    if with_entries {
+        scene.meta(|meta| meta.entries = vec![Entry::Name { name: "worker*".into() }]);
+    }
+    let asks = |thread, did| {
+        let asks = behind(api, thread, Did::Slept(connection(Some(true))));
+        asks.into_iter().chain(behind(other, "postgres", did)).collect::<Vec<_>>()
+    };
+    let (fetches, helps) = (asks("fetcher", Did::OnCpu), asks("helper", fsync()));
+    let mut sleeps = |thread, asked: Option<bool>, slept, ns| {
+        let (entry, asked) = if thread == "worker-1" { (entry, asked) } else { (None, None) };
+        scene.slept_as(api, (thread, entry, asked.filter(|_| with_entries)), slept, ns);
+    };
+    let woken = WokenBy::Thread { proc: api, call: "futex".into() };
+    let condition = || Slept { woken: woken.clone(), ..condition() };
+    sleeps("worker-1", Some(false), (condition(), fetches), 30 * S);
+    sleeps("worker-1", Some(true), (condition(), helps), 12 * S);
+    sleeps("flusher", None, (lock(), behind(api, "keeper", Did::OnCpu)), 9 * S);
+    scene
+}
+
+#[test]
+fn of_threads_that_serve_requests_only_what_they_asked_for_keeps_them_waiting() {
+    let of = |report: &Report, kind| -> u64 {
+        let parts = report.ledger.iter().flat_map(|ledger| &ledger.asleep);
+        parts.filter(|part| part.kind == kind).map(|part| part.ns).sum()
+    };
+    let report = judged(&jobs(false));
+    assert_eq!(found(&report), ["OFF001"], "a lock that no request needs");
+    assert_eq!(of(&report, SleepKind::WaitsForWork), 0);
+    let others = of(&report, SleepKind::WaitsForOthers);
+    let report = judged(&jobs(true));
+    assert_eq!(found(&report), [] as [&str; 0], "{:?}", report.findings);
+    let kinds = [SleepKind::WaitsForWork, SleepKind::WaitsForOthers, SleepKind::NoEntry];
+    let kinds = kinds.map(|kind| of(&report, kind));
+    assert_eq!(kinds.iter().sum::<u64>(), others);
+    assert_eq!(kinds.map(|ns| ns / S), [30, 12, 9]);
+    assert_eq!(report.target.entries[0].asleep_ns, 42 * S);
+    let style = crate::render::TextStyle { columns: 100, color: false, verbosity: 1 };
+    let text = crate::render::text(&report, style);
+    assert!(text.contains("entries: threads named `worker*` (asleep for 42 s in all)"), "{text}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name, ticked};
 use crate::rules::{Rule, Verdict, severity};
 use crate::text::{Share, units};
-use crate::view::{Group, Groups, SleepKey, View};
+use crate::view::{Group, Groups, Role, SleepKey, View};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -54,7 +54,10 @@ fn of<'v>(
             let sleeps = of_process(id).into_iter().flat_map(|sleeps| sleeps.iter());
             sleeps.map(move |(key, ns)| (id, key, ns))
         });
-        let sleeps: Vec<Sleep<'_>> = sleeps.inspect(|_| seen = true).filter(&is).collect();
+        // What others wait for is told where those wait for it who serve requests.
+        let serves = |(_, key, _): &Sleep<'_>| key.role != Role::NoEntry;
+        let sleeps = sleeps.inspect(|_| seen = true);
+        let sleeps: Vec<Sleep<'_>> = sleeps.filter(|it| serves(it) && is(it)).collect();
         let ns = sleeps.iter().fold(0, |sum: u64, (.., ns)| sum.saturating_add(*ns));
         let share = ns as f64 / usage.wanted_ns().saturating_add(ns).max(1) as f64;
         all.push(Waits { group, ns, ns_per_s: view.per_second(ns), share, sleeps });
