@@ -8,37 +8,49 @@ use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
 /// A thread gets jobs from a broker, which it asks for the next one, for two workers. For each job, these have a helper ask
-/// a database. A flusher waits for a lock all the time, and nobody waits for it.
+/// a database. A server does so for each request of a client. A flusher waits for a lock all the time, and nobody waits for
+/// it.
 const SERVICE: &str = r#"
 import ctypes, os, queue, random, signal, socket, sys, threading, time
 libc = ctypes.CDLL(None)
 
-def listener():
+def listener(port=0):
     it = socket.socket()
-    it.bind(("127.0.0.1", 0))
+    it.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    it.bind(("127.0.0.1", port))
     it.listen(8)
     return it
 
-broker, database = listener(), listener()
+broker, database, front = listener(), listener(), listener(int(sys.argv[2]))
 
 def serve(listening, least, most):
-    connection, _ = listening.accept()
-    while connection.recv(1):
-        time.sleep(random.uniform(least, most))
+    def answer(connection):
+        while connection.recv(1):
+            time.sleep(random.uniform(least, most))
+            connection.send(b"x")
+    while True:
+        threading.Thread(target=answer, args=(listening.accept()[0],), daemon=True).start()
+
+def call(mean):
+    connection = socket.create_connection(front.getsockname())
+    while True:
+        time.sleep(random.expovariate(1 / mean))
         connection.send(b"x")
+        connection.recv(1)
 
 children = []
-for work in (broker, 0.008, 0.025), (database, 0.002, 0.006):
+for work, *given in (serve, broker, 0.008, 0.025), (serve, database, 0.002, 0.006), (call, 0.020):
     pid = os.fork()
     if pid == 0:
         try:
-            serve(*work)
+            work(*given)
         finally:
             os._exit(0)
     children.append(pid)
 
 end = time.monotonic() + 4.0
-own, spent, jobs, asked, mutex = threading.local(), {}, queue.SimpleQueue(), queue.SimpleQueue(), ctypes.create_string_buffer(64)
+own, spent, jobs, mutex = threading.local(), {}, queue.SimpleQueue(), ctypes.create_string_buffer(64)
+asked, asked_by_server = queue.SimpleQueue(), queue.SimpleQueue()
 
 def delayed():
     return int(os.pread(own.schedstat, 99, 0).split()[1]) / 1e9
@@ -74,7 +86,16 @@ def work():
         asked.put(answers)
         timed("answer", answers.get)
 
-def help():
+def answer_client():
+    answers = queue.SimpleQueue()
+    connection, _ = front.accept()
+    while time.monotonic() < end:
+        timed("client", lambda: connection.recv(1))
+        asked_by_server.put(answers)
+        timed("inside", answers.get)
+        connection.send(b"x")
+
+def help(asked=asked):
     connection = socket.create_connection(database.getsockname())
     while True:
         answers = asked.get()
@@ -96,12 +117,12 @@ def flush():
         time.sleep(0.002)
 
 workers = [named(f"worker-{n}", work) for n in range(2)]
-for name, what in ("helper", help), ("keeper", keep), ("flusher", flush), ("fetcher", fetch):
+for name, what in ("helper", help), ("other-helper", lambda: help(asked_by_server)), ("server", answer_client), ("keeper", keep), ("flusher", flush), ("fetcher", fetch):
     named(name, what)
 for worker in workers:
     worker.join()
 with open(sys.argv[1], "w") as told:
-    for name in "queue", "answer":
+    for name in "queue", "answer", "client", "inside":
         told.write(f"{name} {sum(seconds for (_, it), seconds in spent.items() if it == name)}\n")
 for pid in children:
     os.kill(pid, signal.SIGKILL)
@@ -110,12 +131,12 @@ os._exit(0)
 "#;
 
 /// A run of the service: what the workers measured, in seconds, and the report.
-fn run(arguments: &[&str]) -> (BTreeMap<String, f64>, Value) {
+fn run(port: u16, arguments: &[&str]) -> (BTreeMap<String, f64>, Value) {
     let scratch = tempfile::tempdir().unwrap();
     let [recording, told] = ["x.deburr", "told"].map(|name| scratch.path().join(name));
     let mut record = Command::new(env!("CARGO_BIN_EXE_deburr"));
     record.args(["record", "-q", "-o"]).arg(&recording).args(arguments);
-    record.args(["--", "python3", "-c", SERVICE]).arg(&told);
+    record.args(["--", "python3", "-c", SERVICE]).arg(&told).arg(port.to_string());
     assert!(record.stdin(Stdio::null()).stdout(Stdio::null()).status().unwrap().success());
     let mut report = Command::new(env!("CARGO_BIN_EXE_deburr"));
     let output = report.args(["report", "--json"]).arg(&recording).output().unwrap();
@@ -152,7 +173,11 @@ fn who_serves_requests_is_told_by_the_user_where_it_cannot_be_seen() {
 }
 
 fn try_entries() {
-    let (measured, report) = run(&[]);
+    // Free a moment ago.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let (measured, report) = run(port, &[]);
     let told = kinds(&report);
     println!("nothing said: {measured:?}, {told:?}, {:?}", codes(&report));
     let of = |told: &BTreeMap<&str, f64>, kind: &str| told.get(kind).copied().unwrap_or_default();
@@ -161,21 +186,34 @@ fn try_entries() {
     assert!(of(&told, "waits_for_others") > both, "{told:?}, {measured:?}");
     assert!(codes(&report).contains(&"OFF001"), "{report:#}");
 
-    let (measured, report) = run(&["--entry", "worker*"]);
+    let (measured, report) = run(port, &["--entry", "worker*"]);
     let told = kinds(&report);
     println!("workers: {measured:?}, {told:?}, {:?}", codes(&report));
     let context = format!("{measured:?}, {told:?}: {report:#}");
     let (queue, answer) = (measured["queue"], measured["answer"]);
     assert!(queue > 2.0 && answer > 0.3, "{context}");
-    let slack = 0.05 * (queue + answer);
-    assert!((of(&told, "waits_for_work") - queue).abs() < slack, "{context}");
-    assert!((of(&told, "waits_for_others") - answer).abs() < slack, "{context}");
-    assert!(of(&told, "not_known") < slack, "{context}");
+    agree(&told, (queue, answer), &context);
     // The others sleep, too.
     assert!(of(&told, "no_entry") > queue, "{context}");
     assert!(!codes(&report).contains(&"OFF001"), "{context}");
     let entry = &report["target"]["entries"][0];
     assert_eq!(entry["name"], "worker*");
     let asleep = entry["asleep_ns"].as_f64().unwrap() / 1e9;
-    assert!((asleep - queue - answer).abs() < slack, "{asleep}: {context}");
+    assert!((asleep - queue - answer).abs() < 0.05 * (queue + answer), "{asleep}: {context}");
+
+    let (measured, report) = run(port, &["--entry", &port.to_string()]);
+    let told = kinds(&report);
+    println!("port: {measured:?}, {told:?}, {:?}", codes(&report));
+    let context = format!("{measured:?}, {told:?}: {report:#}");
+    assert!(measured["client"] > 1.0 && measured["inside"] > 0.2, "{context}");
+    agree(&told, (measured["client"], measured["inside"]), &context);
+}
+
+/// What threads of an entry waited for is told as they measured it: without work, and inside of jobs.
+fn agree(told: &BTreeMap<&str, f64>, (idle, inside): (f64, f64), context: &str) {
+    let of = |kind: &str| told.get(kind).copied().unwrap_or_default();
+    let slack = 0.05 * (idle + inside);
+    assert!((of("waits_for_work") - idle).abs() < slack, "{context}");
+    assert!((of("waits_for_others") - inside).abs() < slack, "{context}");
+    assert!(of("not_known") < slack, "{context}");
 }

@@ -35,7 +35,7 @@ pub use plots::{DevicePlot, LoadPlot, Plots, ThreadPlot};
 pub use process::{Delay, Group, GroupCulprit, Groups, Idle, ProcessView, ThreadNameTotals, Usage};
 pub use reclaim::{LimitLevel, MemoryCounters, ReclaimKey, ReclaimView, Reclaimed};
 pub use series::Series;
-pub use sleeps::{Role, SleepKey, Sleeps};
+pub use sleeps::{Lengths, Role, SleepKey, Sleeps};
 pub use syscalls::{SyscallGroup, SyscallView};
 
 use crate::finding::Report;

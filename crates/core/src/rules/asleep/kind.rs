@@ -80,6 +80,16 @@ fn of_link((own, slept): (ProcId, &Slept), behind: &[Awaited]) -> SleepKind {
     }
 }
 
+/// Whether it does nothing but to wait until a time has passed.
+pub(in crate::rules) fn naps(slept: &Slept) -> bool {
+    slept.state == SleepState::Asleep && SLEEPS.contains(&slept.call.as_str())
+}
+
+/// Whether a timer that the thread set itself ends it, or has.
+pub(in crate::rules) fn is_own_timer(slept: &Slept) -> bool {
+    of_sleep(slept) == SleepKind::OwnTimer
+}
+
 /// Whether it waits for a lock in the memory of its process.
 pub(in crate::rules) fn is_lock(slept: &Slept) -> bool {
     matches!(&slept.on, SleptOn::Futex { op, value, .. } if SleptOn::is_lock(*op, *value))

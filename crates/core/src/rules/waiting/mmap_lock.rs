@@ -60,8 +60,7 @@ fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
             risk: Some("the process keeps more memory".into()),
             expect: None,
         }],
-        confirm: Some(words::look_again(
-            waits.group,
+        confirm: Some(waits.look_again(view,
             "after the change, the waiting for the address space falls".into(),
         )),
         ..finding
