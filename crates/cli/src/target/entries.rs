@@ -189,7 +189,7 @@ fn pids(target: &TargetSpec, roots: &Roots) -> Vec<u32> {
             let dir = cgroups.by_path(path.as_bytes()).and_then(|id| cgroups.dir_of(id));
             let mut pids = Vec::new();
             if let Some(dir) = dir {
-                walk_cgroups(&dir, |visited| {
+                walk_cgroups(dir, |visited| {
                     let text = fs::read_to_string(visited.dir.join("cgroup.procs"));
                     let text = text.unwrap_or_default();
                     pids.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));

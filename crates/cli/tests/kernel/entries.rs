@@ -88,7 +88,7 @@ def work():
 
 def answer_client():
     answers = queue.SimpleQueue()
-    connection, _ = front.accept()
+    connection, _ = timed("client", front.accept)
     while time.monotonic() < end:
         timed("client", lambda: connection.recv(1))
         asked_by_server.put(answers)
