@@ -18,6 +18,11 @@ pub(crate) struct ObserveArgs {
     pub(crate) duration: Option<Duration>,
     #[command(flatten)]
     pub(crate) target: Target,
+    /// These threads of the target serve requests: one by its id, those of a name (with `*` at its end, all that begin
+    /// so), or those that serve clients of a port. Where a number may be two of these: tid:N, name:N, port:N. May be
+    /// given more than once
+    #[arg(long, value_name = "TID|NAME|PORT")]
+    pub(crate) entry: Vec<String>,
     #[command(flatten)]
     pub(crate) asked: Asked,
     /// Command to start and to look at until it ends; it runs as the same user, its exit status is not

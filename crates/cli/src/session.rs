@@ -19,8 +19,8 @@ use crate::snapshot::Limits;
 use crate::sources::{self, Running};
 use crate::watch::TargetWatch;
 use deburr_core::recording::{
-    Coverage, Event, EventKind, HostFacts, MOST_FACT_BYTES, Meta, ObserverTick, Record, Source,
-    State, TargetSpec,
+    Coverage, Entry, Event, EventKind, HostFacts, MOST_FACT_BYTES, Meta, ObserverTick, Record,
+    Source, State, TargetSpec,
 };
 use deburr_sys::memory;
 use std::ffi::OsString;
@@ -34,6 +34,8 @@ const READ_WITHIN_NS: u64 = 500_000_000;
 pub(crate) struct Plan {
     /// The target; `None` = the command.
     pub(crate) target: Option<TargetSpec>,
+    /// Which threads of the target serve requests.
+    pub(crate) entries: Vec<Entry>,
     /// Length of the window; `None` = until the command ends.
     pub(crate) window: Option<Duration>,
     /// What the collectors do on request.
@@ -51,6 +53,7 @@ pub(crate) fn run(plan: &Plan, sinks: &mut Sinks, signals: &Signals) -> anyhow::
     let target = plan.target.clone().unwrap_or_default();
     let mut cx = Context::new(Roots::default(), target, plan.asked.clone());
     cx.has_target |= plan.target.is_none() && !plan.command.is_empty();
+    cx.entries.clone_from(&plan.entries);
     cx.processes.reader().start(&cx.roots);
     let mut cost = SelfCost::open(&cx.roots, cx.processes.reader().clone());
     let (running, not_open) = sources::open(&mut cx);
@@ -103,6 +106,7 @@ pub(crate) fn meta(cx: &Context, clocks: Clocks, asked_ns: Option<u64>) -> Meta 
         start_mono_ns: clocks.mono_ns,
         asked_ns,
         target: cx.target.clone(),
+        entries: cx.entries.clone(),
         root: rustix::process::geteuid().is_root(),
         boot_id: boot_id(&cx.roots),
     }

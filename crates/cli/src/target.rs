@@ -281,5 +281,6 @@ impl fmt::Display for ContainerName<'_> {
     }
 }
 
+pub(crate) mod entries;
 #[cfg(test)]
 mod tests;

@@ -502,5 +502,5 @@ fn shown(target: &TargetSpec) -> FindingTarget {
     let (kind, name, pid) = target.told();
     // A command has another number in each block.
     let pid = pid.filter(|_| !matches!(target, TargetSpec::Command { .. }));
-    FindingTarget { kind: kind.into(), name, pid, processes: 0 }
+    FindingTarget { kind: kind.into(), name, pid, processes: 0, entries: vec![] }
 }

@@ -4,11 +4,12 @@
 use crate::args::{Messages, ObserveArgs};
 use crate::collect::Roots;
 use crate::failure::{Exit, Failure};
+use crate::output;
 use crate::session::{self, Plan};
 use crate::signals::Signals;
 use crate::sinks::Sinks;
 use crate::store::Claim;
-use crate::target;
+use crate::target::{self, entries};
 use deburr_core::recording::TargetSpec;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -49,8 +50,14 @@ pub(super) fn plan(observe: &ObserveArgs, quiet: bool) -> anyhow::Result<Plan> {
         given => given,
     };
     let target = target.or_else(|| command.is_empty().then_some(TargetSpec::Host));
+    let found = entries::resolve(&observe.entry, target.as_ref(), &Roots::default())
+        .map_err(Failure::bad_input)?;
+    if !quiet {
+        found.remarks.iter().for_each(output::say);
+    }
+    let entries = found.entries;
     let asked = observe.asked.clone();
-    Ok(Plan { target, window, asked, command, stdout_is_taken: false, quiet })
+    Ok(Plan { target, entries, window, asked, command, stdout_is_taken: false, quiet })
 }
 
 /// Claims the file of a recording, before anything is observed.

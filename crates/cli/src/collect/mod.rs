@@ -43,7 +43,7 @@ pub(crate) use processes::{ObservedProcess, Processes, has_ended, living_thread,
 pub(crate) use psi::PsiCollector;
 pub(crate) use reclaim::ReclaimCollector;
 pub(crate) use runtimes::RuntimeCollector;
-pub(crate) use sched::SchedCollector;
+pub(crate) use sched::{SchedCollector, listening_in};
 pub(crate) use schedstat::SchedstatCollector;
 pub(crate) use settings::SettingsCollector;
 pub(crate) use syscalls::SyscallCollector;
@@ -51,7 +51,7 @@ pub(crate) use syscalls::SyscallCollector;
 use crate::args::Asked;
 use crate::clock::WindowClock;
 use deburr_core::procfs::cpu_list;
-use deburr_core::recording::{Record, TargetSpec};
+use deburr_core::recording::{Entry, Record, TargetSpec};
 use std::path::PathBuf;
 
 /// The kind of a beat.
@@ -112,6 +112,8 @@ pub(crate) struct Context {
     pub(crate) window: WindowClock,
     /// The target of the observation.
     pub(crate) target: TargetSpec,
+    /// Which of its threads serve requests, as the user said.
+    pub(crate) entries: Vec<Entry>,
     /// The target is not the host, be it that its command has not started yet.
     pub(crate) has_target: bool,
     /// What the user asked for beyond what is always observed.
@@ -132,7 +134,8 @@ impl Context {
         let cgroups = Cgroups::open(&roots).with_reader(processes.reader().clone());
         let devices = Devices::open(&roots);
         let (window, has_target) = (WindowClock::default(), target != TargetSpec::Host);
-        Self { roots, window, target, has_target, asked, processes, cgroups, devices }
+        let entries = vec![];
+        Self { roots, window, target, entries, has_target, asked, processes, cgroups, devices }
     }
 
     /// Forgets the processes and cgroups that ended long ago. Called once a second, after all collectors.

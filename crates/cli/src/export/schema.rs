@@ -165,7 +165,7 @@ const FACTS: [&str; 13] = [
 const CUMULATIVE: [&str; 5] =
     ["cpu_reading", "cgroup_reading", "psi_reading", "disk_reading", "memory_reading"];
 /// Columns that say whom or what a row is about.
-const IDENTITIES: [&str; 23] = [
+const IDENTITIES: [&str; 24] = [
     "irq",
     "netns",
     "seq",
@@ -189,9 +189,10 @@ const IDENTITIES: [&str; 23] = [
     "fs",
     "scope",
     "tid",
+    "entry",
 ];
 /// Columns that are 0 or 1.
-const FLAGS: [&str; 12] = [
+const FLAGS: [&str; 13] = [
     "root",
     "kernel",
     "kernel_thread",
@@ -204,6 +205,7 @@ const FLAGS: [&str; 12] = [
     "waits_known",
     "complete",
     "cores_told",
+    "asked",
 ];
 /// Columns that count things.
 const COUNTS: [&str; 59] = [

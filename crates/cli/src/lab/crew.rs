@@ -40,6 +40,10 @@ pub(crate) struct CrewSpec {
     /// What it does meanwhile.
     #[serde(default)]
     meanwhile: Meanwhile,
+    /// Time for which a worker sleeps in the middle of each work that is handed out, as if to try again, in microseconds;
+    /// not in the control run.
+    #[serde(default)]
+    retry_us: u64,
 }
 
 /// What a thread does while others wait for it.
@@ -86,6 +90,11 @@ impl Victim for CrewSpec {
         for (key, value) in [("hold_us", self.hold_us), ("control_hold_us", self.control_hold_us)] {
             ensure!((1..=1_000_000).contains(&value), "`victim.crew.{key}` must be 1 to 1000000");
         }
+        ensure!(
+            self.retry_us == 0
+                || (self.waits_for == WaitsFor::Thread && self.retry_us <= self.hold_us),
+            "`victim.crew.retry_us` must be at most `hold_us`, of work that a thread hands out"
+        );
         Ok(())
     }
 
@@ -109,10 +118,15 @@ impl Victim for CrewSpec {
                 format!("{whom} {does} for {} ms, in the control run for {} ms", ms(hold), ms(less))
             }
         };
-        vec![
+        let mut lines = vec![
             format!("{workers} threads, each of which {waits} every {} ms", ms(self.period_us)),
             other,
-        ]
+        ];
+        if self.retry_us > 0 {
+            let retry = ms(self.retry_us);
+            lines.push(format!("for each work a worker sleeps {retry} ms, in the control run not"));
+        }
+        lines
     }
 
     fn needs_files(&self) -> bool {
@@ -141,6 +155,7 @@ impl Victim for CrewSpec {
             format!("--pause-us={}", 2 * self.hold_us - hold_us),
             format!("--file={}", file.display()),
             format!("--meanwhile={}", self.meanwhile.word()),
+            format!("--retry-us={}", if run.with_faults { self.retry_us } else { 0 }),
         ];
         spec.start_worker(stage, &what)
     }
@@ -166,6 +181,9 @@ pub(crate) struct CrewArgs {
     file: PathBuf,
     #[arg(long)]
     meanwhile: Meanwhile,
+    /// Time for which a worker sleeps in the middle of its work
+    #[arg(long)]
+    retry_us: u64,
 }
 
 impl CrewArgs {
@@ -312,6 +330,9 @@ fn work(args: &CrewArgs, shared: &Shared) -> Result<Vec<(u64, u64)>> {
                 let work = shared.work.lock().unwrap_or_else(PoisonError::into_inner);
                 let work = shared.handed_out.wait_while(work, |due| *due <= last);
                 due_ns = *work.unwrap_or_else(PoisonError::into_inner);
+                if args.retry_us > 0 {
+                    std::thread::sleep(Duration::from_micros(args.retry_us));
+                }
             }
         }
         let done_ns = now_ns(ClockId::Monotonic);

@@ -232,6 +232,7 @@ pub(super) fn observe_after(
     let recording = stage.scratch("run.deburr");
     let mut also = vec![format!("-o{}", recording.display())];
     also.extend(scenario.syscalls.then(|| "--syscalls".into()));
+    also.extend(scenario.entries.iter().map(|entry| format!("--entry={entry}")));
     let periods_before = victim.periods()?;
     let report = report_on(&stage, pid, settings.seconds, also)?;
     let periods = victim.periods()?.zip(periods_before).map(|(now, then)| now.since(then));

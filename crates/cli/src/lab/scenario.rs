@@ -64,6 +64,9 @@ pub(crate) struct Scenario {
     /// Whether system calls are counted as well.
     #[serde(default)]
     pub(crate) syscalls: bool,
+    /// Which threads of the victim serve requests: what `--entry` is given.
+    #[serde(default)]
+    pub(crate) entries: Vec<String>,
     /// The disk of the run, if the scenario is about one.
     pub(crate) disk: Option<DiskSpec>,
     /// Whether files of the run are on the host's own disk instead.

@@ -96,6 +96,7 @@ pub(crate) fn observe(
 ) -> Result<Option<Fold>> {
     let plan = Plan {
         target: Some(target.clone()),
+        entries: vec![],
         window: Some(length),
         asked: Asked::default(),
         command: vec![],

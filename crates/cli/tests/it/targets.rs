@@ -47,3 +47,44 @@ fn only_one_target_is_taken() {
     let both = cargo_bin_cmd!("deburr").args(["-p", "1", "--comm", "x"]).output().unwrap();
     assert_eq!(both.status.code(), Some(2));
 }
+
+/// Threads that serve requests are threads of a target.
+#[test]
+fn entries_that_are_not_there_are_named_with_what_is() {
+    assert!(refused(&["--entry", "worker"]).contains("give one, too (`-p`"));
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let own = std::process::id().to_string();
+    let refused = |entry: &str| refused(&["-p", &own, "--entry", entry]);
+    let message = refused("4000000000");
+    assert!(message.contains(&own) && message.contains(&port.to_string()), "{message}");
+    let message = refused("tid:4000000000");
+    assert!(message.contains(&format!("{own} (")), "{message}");
+    // Nobody listens there: it is reserved.
+    let message = refused("port:1");
+    assert!(message.contains(&format!(" {port}")) || message.contains("more"), "{message}");
+    assert!(refused("port:65536").contains("from 1 to 65535"));
+    assert!(refused("").contains("without a name"));
+}
+
+#[test]
+fn an_entry_is_recorded_and_a_name_that_no_thread_has_is_remarked_on() {
+    let scratch = tempfile::tempdir().unwrap();
+    let file = scratch.path().join("x.deburr");
+    let own = std::process::id().to_string();
+    let mut record = cargo_bin_cmd!("deburr");
+    record.args(["record", "-d", "0.2", "-p", &own, "--entry", "no-such-\x1b[31m*", "--entry"]);
+    let output = record.arg(format!("tid:{own}")).arg("-o").arg(&file).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("`no-such-\\x1b[31m*` yet") && !said.contains("\x1b[31m*"), "{said}");
+    let report = cargo_bin_cmd!("deburr").args(["report", "--json"]).arg(&file).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    let entries = report["target"]["entries"].as_array().unwrap();
+    assert_eq!(entries[0]["name"], "no-such-\x1b[31m*");
+    assert_eq!(entries[0]["asleep_ns"], 0, "none was seen");
+    assert_eq!(entries[1]["tid"], std::process::id());
+    let text = cargo_bin_cmd!("deburr").arg("report").arg(&file).output().unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("entries: threads named `no-such-\\x1b[31m*`"), "{text}");
+}

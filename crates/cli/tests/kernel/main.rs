@@ -14,6 +14,7 @@ mod cpu_check;
 mod cpu_time;
 mod disk;
 mod disks;
+mod entries;
 mod files;
 mod full_disk;
 mod golang;

@@ -16,6 +16,8 @@ pub enum SleepKind {
     OwnTimer,
     /// What was seen does not tell.
     NotKnown,
+    /// The user said which threads serve requests, and it is none of them.
+    NoEntry,
 }
 
 /// A thread that others waited for, in words.

@@ -28,6 +28,7 @@ pub use question::{Answer, Question, QuestionAnswer};
 
 pub use crate::text::{Share, Unit};
 
+use crate::recording::Entry;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -112,6 +113,19 @@ pub struct Target {
     pub pid: Option<u32>,
     /// Number of processes that belonged to the target within the window.
     pub processes: u32,
+    /// Which of its threads serve requests, as the user said; empty if nothing was said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub entries: Vec<TargetEntry>,
+}
+
+/// Threads of the target that serve requests, as the user said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetEntry {
+    /// How they were named: by `tid`, `name` or `port`.
+    #[serde(flatten)]
+    pub entry: Entry,
+    /// How long they were seen asleep, in nanoseconds; 0 = none of them was seen.
+    pub asleep_ns: u64,
 }
 
 /// How much a finding matters, by the time that its victims lose. Each rule states its limits.

@@ -19,6 +19,7 @@ mod coverage;
 mod cpu_check;
 mod cpu_time;
 mod entity;
+mod entry;
 mod hist;
 mod host_facts;
 mod interrupts;
@@ -48,6 +49,7 @@ pub use entity::{
     Cgroup, CgroupId, CgroupVersion, Container, ProcId, Process, SchedPolicy, Scheduling,
     TargetSpec,
 };
+pub use entry::{ANY_END, Entry};
 pub use hist::{WAIT_BUCKETS, WaitHist, bucket_of, bucket_range_ns};
 pub use host_facts::{HostFacts, MOST_FACT_BYTES};
 pub use interrupts::{InterruptContext, InterruptKind, InterruptTick};
@@ -225,6 +227,9 @@ pub struct Meta {
     pub asked_ns: Option<u64>,
     /// The observed target.
     pub target: TargetSpec,
+    /// Which of its threads serve requests, as the user said; empty if nothing was said, and in older recordings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub entries: Vec<Entry>,
     /// Whether the observer ran with effective uid 0.
     pub root: bool,
     /// `/proc/sys/kernel/random/boot_id`, which changes with every boot; `None` in older recordings, and if it could not

@@ -223,6 +223,14 @@ pub struct SleepTick {
     pub woken: WokenBy,
     /// Name of the threads; `None` if it is not known, or differs.
     pub thread: Option<String>,
+    /// The entry that the threads belong to, by its place in [`Meta::entries`](super::Meta::entries); `None` if they belong
+    /// to none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry: Option<u32>,
+    /// Of an entry's thread, whether it had asked the thread that ended it: an entry's thread was the last that gave this
+    /// one something to do. `None` if that is not known, or no thread ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<bool>,
     /// What this part of the sleep waited for: the thread that ended it, or that held its lock, the one that this
     /// waited for, and so on; [`CHAIN`] at most. Empty if no thread of this host is known to have ended it.
     pub behind: Vec<Awaited>,

@@ -302,7 +302,13 @@ pub(super) mod tests {
             tool: Tool { version: "test".into() },
             host: Host { name: "h".into(), kernel: "6".into(), cpus: 2, cgroup: "v2".into() },
             start: "2026-01-02T03:04:05Z".into(),
-            target: Target { kind: "host".into(), name: None, pid: None, processes: 0 },
+            target: Target {
+                kind: "host".into(),
+                name: None,
+                pid: None,
+                processes: 0,
+                entries: vec![],
+            },
             plan: Plan {
                 experiment: Experiment {
                     code: Some("SCH001".into()),

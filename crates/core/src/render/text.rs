@@ -89,6 +89,9 @@ fn findings(page: &mut Page, findings: &[Finding], verbosity: u8) {
 fn headline(page: &mut Page, report: &Report) {
     page.paragraph(0, 2, Colour::Heading, &words::headline(report));
     page.paragraph(0, 2, Colour::Aside, &words::about(report));
+    if let Some(entries) = asleep::entries(&report.target) {
+        page.labelled(0, (Colour::Heading, "entries: "), 2, Colour::Plain, &entries);
+    }
     for event in &report.window.events {
         page.labelled(0, (Colour::Heading, "note: "), 6, Colour::Plain, &sentence(event));
     }

@@ -4,13 +4,13 @@
 use super::{Verdict, block, experiments, ledger, of_recordings, questions, words, worse_first};
 use crate::finding::{
     Finding, Host, Ledger, NotChecked, Observer, REPORT_SCHEMA, Report, RuledOut, SourceCoverage,
-    Target, Tool, Unit, Window,
+    Target, TargetEntry, Tool, Unit, Window,
 };
 use crate::recording::{Event, EventKind, ObserverTick, Source, State};
 use crate::rules::candidates::target_is_host;
 use crate::rules::observer::losses;
 use crate::text::units;
-use crate::view::View;
+use crate::view::{Role, View};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 
@@ -115,7 +115,24 @@ fn target(view: &View) -> Target {
         name,
         pid,
         processes: facts.filter(|facts| facts.in_target).count() as u32,
+        entries: entries(view),
     }
+}
+
+/// Which threads serve requests, as the user said, and how long those were asleep.
+fn entries(view: &View) -> Vec<TargetEntry> {
+    let said = view.meta().map(|meta| meta.entries.as_slice()).unwrap_or_default();
+    let mut entries: Vec<TargetEntry> =
+        said.iter().map(|entry| TargetEntry { entry: entry.clone(), asleep_ns: 0 }).collect();
+    let sleeps = view.processes().values().filter_map(|process| process.sleeps.as_ref());
+    for (key, ns) in sleeps.flat_map(|sleeps| sleeps.iter()) {
+        if let Role::Entry { at, .. } = key.role
+            && let Some(entry) = entries.get_mut(at as usize)
+        {
+            entry.asleep_ns = entry.asleep_ns.saturating_add(ns);
+        }
+    }
+    entries
 }
 
 /// Ledgers of the findings' victims, in the order of the findings, then those of the other groups of the target,

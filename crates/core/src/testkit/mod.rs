@@ -23,7 +23,7 @@ use crate::recording::{
     Awaited, BlameTick, Cgroup, CgroupId, CgroupReading, CgroupVersion, Container, Coverage,
     CpuReading, Culprit, Event, EventKind, IdleTick, Meta, NamedThreads, ObserverTick, ProcId,
     Process, ProcessTick, PsiReading, PsiResource, Record, RuntimeReading, SchedstatTick,
-    SleepTick, Slept, Source, State, TargetSpec, ThreadStates, WaitHist, bucket_of,
+    SleepTick, Slept, Source, State, TargetSpec, ThreadStates, WaitHist, WokenBy, bucket_of,
 };
 use crate::view::{Fold, View};
 
@@ -77,6 +77,7 @@ impl Scene {
             start_mono_ns: 0,
             asked_ns: Some(window_ns),
             target: TargetSpec::Host,
+            entries: vec![],
             root: true,
             boot_id: None,
         };
@@ -283,6 +284,17 @@ impl Scene {
         &mut self,
         proc: ProcId,
         thread: &str,
+        slept: (Slept, Vec<Awaited>),
+        ns: u64,
+    ) -> &mut Self {
+        self.slept_as(proc, (thread, None, None), slept, ns)
+    }
+
+    /// The same, of a thread that belongs to an entry, and may have asked the one that ended it.
+    pub fn slept_as(
+        &mut self,
+        proc: ProcId,
+        (thread, entry, asked): (&str, Option<u32>, Option<bool>),
         (slept, behind): (Slept, Vec<Awaited>),
         ns: u64,
     ) -> &mut Self {
@@ -296,11 +308,43 @@ impl Scene {
             on,
             woken,
             thread: Some(thread.into()),
+            entry,
+            asked,
             behind,
             ns,
             looked_at: ns.div_ceil(1_000_000),
             longest_ns: ns.min(20_000_000),
         })))
+    }
+
+    /// Adds sleeps of a length that a timer ended, of a thread that may belong to an entry, in each second.
+    pub fn timed(
+        &mut self,
+        proc: ProcId,
+        (thread, entry): (&str, Option<u32>),
+        slept: &Slept,
+        (each_ns, longest_ns, per_second): (u64, u64, u64),
+    ) -> &mut Self {
+        for second in 0..self.window_ns / S {
+            let Slept { state, call, on, .. } = slept.clone();
+            self.push(Record::Sleep(Box::new(SleepTick {
+                t0_ns: second * S,
+                t1_ns: (second + 1) * S,
+                proc,
+                state,
+                call,
+                on,
+                woken: WokenBy::HardInterrupt,
+                thread: Some(thread.into()),
+                entry,
+                asked: None,
+                behind: vec![],
+                ns: each_ns * per_second,
+                looked_at: per_second,
+                longest_ns,
+            })));
+        }
+        self
     }
 
     /// Adds time that a process waited behind a culprit.

@@ -35,7 +35,7 @@ pub use plots::{DevicePlot, LoadPlot, Plots, ThreadPlot};
 pub use process::{Delay, Group, GroupCulprit, Groups, Idle, ProcessView, ThreadNameTotals, Usage};
 pub use reclaim::{LimitLevel, MemoryCounters, ReclaimKey, ReclaimView, Reclaimed};
 pub use series::Series;
-pub use sleeps::{SleepKey, Sleeps};
+pub use sleeps::{Lengths, Role, SleepKey, Sleeps};
 pub use syscalls::{SyscallGroup, SyscallView};
 
 use crate::finding::Report;
@@ -130,7 +130,10 @@ impl Fold {
             Record::TargetBin(bin) => view.target.push(bin),
             // Their sums are in the ticks of the processes.
             Record::WaitBin(_) | Record::ThreadLedger(_) => {}
-            Record::Sleep(tick) => view.processes.entry(tick.proc).or_default().sleep(tick),
+            Record::Sleep(tick) => {
+                let has_entries = view.meta.as_ref().is_some_and(|meta| !meta.entries.is_empty());
+                view.processes.entry(tick.proc).or_default().sleep(tick, has_entries);
+            }
             Record::CpuTime(reading) => {
                 view.processes.entry(reading.proc).or_default().cpu_time(*reading);
             }

@@ -297,8 +297,8 @@ impl ProcessView {
         WholeWait::push(&mut self.longest_wait, part);
     }
 
-    pub(super) fn sleep(&mut self, tick: &SleepTick) {
-        self.sleeps.get_or_insert_default().push(tick);
+    pub(super) fn sleep(&mut self, tick: &SleepTick, has_entries: bool) {
+        self.sleeps.get_or_insert_default().push(tick, has_entries);
     }
 
     pub(super) fn cpu_time(&mut self, reading: CpuTimeReading) {

@@ -7,9 +7,28 @@ use std::collections::BTreeMap;
 /// Kinds of sleep of a process that are kept. A recording has a hundred of each second, at most.
 const KINDS: usize = 1024;
 
+/// What the user said of threads: whether they serve requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Nothing was said of any thread.
+    #[default]
+    NotSaid,
+    /// They do.
+    Entry {
+        /// Place of the entry that they belong to, in the session's.
+        at: u32,
+        /// See [`SleepTick::asked`].
+        asked: Option<bool>,
+    },
+    /// Others do.
+    NoEntry,
+}
+
 /// What makes sleeps alike.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SleepKey {
+    /// Whether the threads serve requests.
+    pub role: Role,
     /// How they slept.
     pub slept: Slept,
     /// Name of the threads.
@@ -18,19 +37,69 @@ pub struct SleepKey {
     pub behind: Vec<Awaited>,
 }
 
-/// The sleeps of a process, in nanoseconds that they stand for.
+/// How long alike sleeps took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lengths {
+    /// Sleep that they stand for.
+    pub ns: u64,
+    /// Number that was looked at: of those of a millisecond and longer, each.
+    pub looked_at: u64,
+    /// Ticks that had any, a second each, and the sum of the longest of each.
+    ticks: u64,
+    longest_ns: u64,
+}
+
+impl Lengths {
+    fn of(tick: &SleepTick) -> Self {
+        let SleepTick { ns, looked_at, longest_ns, .. } = *tick;
+        Self { ns, looked_at, ticks: 1, longest_ns }
+    }
+
+    /// Adds others.
+    pub fn add(&mut self, other: &Self) {
+        let Self { ns, looked_at, ticks, longest_ns } = self;
+        for (sum, other) in [
+            (ns, other.ns),
+            (looked_at, other.looked_at),
+            (ticks, other.ticks),
+            (longest_ns, other.longest_ns),
+        ] {
+            *sum = sum.saturating_add(other);
+        }
+    }
+
+    /// Their mean, if each was looked at.
+    #[must_use]
+    pub fn mean_ns(&self) -> f64 {
+        self.ns as f64 / self.looked_at.max(1) as f64
+    }
+
+    /// The longest of a second, on average.
+    #[must_use]
+    pub fn longest_ns(&self) -> f64 {
+        self.longest_ns as f64 / self.ticks.max(1) as f64
+    }
+}
+
+/// The sleeps of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sleeps {
-    by_kind: BTreeMap<SleepKey, u64>,
+    by_kind: BTreeMap<SleepKey, Lengths>,
 }
 
 impl Sleeps {
-    pub(super) fn push(&mut self, tick: &SleepTick) {
-        let SleepTick { state, call, on, woken, thread, behind, ns, .. } = tick;
+    /// Adds a tick. `has_entries` = the user said which threads serve requests.
+    pub(super) fn push(&mut self, tick: &SleepTick, has_entries: bool) {
+        let SleepTick { state, call, on, woken, thread, entry, asked, behind, .. } = tick;
+        let role = match *entry {
+            Some(at) => Role::Entry { at, asked: *asked },
+            None if has_entries => Role::NoEntry,
+            None => Role::NotSaid,
+        };
         let (state, woken) = (*state, woken.clone());
         let slept = Slept { state, call: call.clone(), on: on.clone(), woken };
         let behind = behind.iter().take(CHAIN).cloned().collect();
-        let mut key = SleepKey { slept, thread: thread.clone(), behind };
+        let mut key = SleepKey { role, slept, thread: thread.clone(), behind };
         if self.is_full_for(&key) {
             (key.thread, key.behind) = (None, vec![]);
         }
@@ -38,8 +107,7 @@ impl Sleeps {
             let (call, on, woken) = ("(others)".into(), SleptOn::Others, WokenBy::NotKnown);
             key.slept = Slept { state, call, on, woken };
         }
-        let sum = self.by_kind.entry(key).or_default();
-        *sum = sum.saturating_add(*ns);
+        self.by_kind.entry(key).or_default().add(&Lengths::of(tick));
     }
 
     fn is_full_for(&self, key: &SleepKey) -> bool {
@@ -48,6 +116,11 @@ impl Sleeps {
 
     /// Each kind, and how long it took.
     pub fn iter(&self) -> impl Iterator<Item = (&SleepKey, u64)> {
-        self.by_kind.iter().map(|(key, &ns)| (key, ns))
+        self.by_kind.iter().map(|(key, it)| (key, it.ns))
+    }
+
+    /// Each kind, and how long its sleeps took.
+    pub fn lengths(&self) -> impl Iterator<Item = (&SleepKey, &Lengths)> {
+        self.by_kind.iter()
     }
 }

@@ -20,6 +20,7 @@ use super::{Beat, BeatTime, Collector, Context, Emit, Roots, possible_cpus};
 use crate::clock;
 use accounts::{Tally, Target};
 use asleep::Asleep;
+pub(crate) use asleep::listening_in;
 use deburr_bpf::facts::{Facts, facts};
 use deburr_bpf::sched::plan::{
     Needs, Plan, ThrottleClock, has_task_iterator, lacks_for_sleeps, plan, throttles_threads,
@@ -246,7 +247,7 @@ impl SchedCollector {
         if cx.target != TargetSpec::Host {
             self.tally.meet_all(cx, &mut *emit);
             self.target = self.tally.take_target(cx, &mut *emit);
-            self.asleep = Asleep::begin(self.first_look_ns);
+            self.asleep = Asleep::begin(self.first_look_ns, cx.entries.clone());
             let one = matches!(cx.target, TargetSpec::Process { .. } | TargetSpec::Comm { .. });
             self.probe.watch_children(!one);
             let now_ns = self.clock.now();

@@ -39,10 +39,11 @@ tables! {
         /// what was observed: a JSON object whose `kind` is `host`, `process`, `comm`, `cgroup`, `container` or
         /// `command`
         target: Json,
+        /// which threads serve requests: a JSON list of objects whose `kind` is `thread`, `name` or `port`; NULL = not said
+        entries: JsonOrNull,
         /// 1 = the observer ran with effective uid 0
         root,
-        /// `/proc/sys/kernel/random/boot_id`, which changes with every boot; NULL = it could not be read; older
-        /// recordings of version 2 lack the column
+        /// `/proc/sys/kernel/random/boot_id`; NULL = not read; older recordings lack the column, as they lack `entries`
         boot_id,
     }
     /// What the host was and how it was configured before the window began. One row, or none if nothing could be read. A
@@ -227,14 +228,13 @@ tables! {
     }
     /// On what the threads of a process of the target slept, alike sleeps summed (BPF scheduler probe). No rows if the target
     /// is the host. For a millisecond of a thread's sleep, or for a longer one, one sleep is looked at, and stands for those
-    /// before it; where there are many, for up to 16 s. A recording of version 2 may lack the table, which was added later.
+    /// before it; where there are many, for up to 16 s. A recording of version 2 may lack the table, or `entry` and `asked`.
     "sleep" over tick, since 2, Presence::Added => Sleep(SleepTick) {
         /// the process
         proc,
         /// which state of the ledger it is part of: `asleep`, `block_io`, `memory` or `uninterruptible`
         state,
-        /// system call; in parentheses what is none: `(page fault)`, `(kernel work)`, `(32-bit call)`, `(not known)`,
-        /// `(others)`
+        /// system call; in parentheses what is none: `(page fault)`, `(kernel work)`, `(32-bit call)`, `(others)`, ...
         call,
         /// on what: a JSON object whose `kind` is `not_known`, `futex`, `file`, `pipe`, `character`, `anonymous`, `inet`,
         /// `unix`, `socket`, `kernel_lock` or `others`
@@ -244,10 +244,13 @@ tables! {
         woken: Json,
         /// name of the threads; NULL if it is not known, or differs
         thread,
+        /// place in the list `entries` of `meta`, from 0, of the one that these threads belong to; NULL = none
+        entry,
+        /// 1 = an entry's thread was the last that gave something to do to the thread that ended it; NULL = not known
+        asked,
         /// what this part of the sleep waited for, as a JSON array of at most 8: the thread that ended it, or that held its
         /// lock, the one that this waited for, and so on. Each has `proc`, `thread`, and `did`: `not_seen`, `on_cpu`,
-        /// `queued`, `throttled`, or `slept` with `state`, `call`, `on` and `woken` as here. NULL if no thread of this host is
-        /// known to have ended it
+        /// `queued`, `throttled`, or `slept` with `state`, `call`, `on` and `woken` as here; NULL = not known
         behind: JsonOrNull,
         /// sleep that these stand for
         ns,

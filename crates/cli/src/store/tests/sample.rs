@@ -3,7 +3,7 @@
 
 use super::super::table;
 use deburr_core::recording::{
-    Awaited, CgroupId, CgroupVersion, Confidence, Container, Culprit, DevId, DeviceBin, Did,
+    Awaited, CgroupId, CgroupVersion, Confidence, Container, Culprit, DevId, DeviceBin, Did, Entry,
     EventKind, FileClass, FileId, FileState, IdleCpu, InterruptContext, InterruptKind, IoCulprit,
     IoOp, IoPurpose, MemoryBound, Mix, Parallelism, ProcId, PsiResource, ReclaimKind, Record,
     RuntimeKind, SchedPolicy, Scheduling, SeenQuota, SleepState, Slept, SleptOn, Source, StallKind,
@@ -217,6 +217,8 @@ one_of! {
         Self::Leaf { quota_us: any(rng), period_us: any(rng), part: any(rng) },
         Self::NoMount,
         Self::Unknown;
+    Entry:
+        Self::Thread { tid: any(rng) }, Self::Name { name: any(rng) }, Self::Port { port: any(rng) };
     TargetSpec:
         Self::Host,
         Self::Process { pid: any(rng), comm: any(rng) },

@@ -91,6 +91,8 @@ fn what_threads_slept_on_is_no_more_than_they_slept() {
             on: SleptOn::NotKnown,
             woken: WokenBy::NotYet,
             thread: None,
+            entry: None,
+            asked: None,
             behind: vec![],
             ns,
             looked_at: 1,

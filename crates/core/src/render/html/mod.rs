@@ -34,7 +34,7 @@ use super::TextStyle;
 use super::json::refuse_not_finite;
 use super::names;
 use super::page::Page;
-use super::words::report as words;
+use super::words::{asleep, report as words};
 use crate::compare::document::Comparison;
 use crate::cpu_check::document::Document;
 use crate::finding::{Answer, Report};
@@ -266,6 +266,9 @@ fn header(to: &mut Markup, shown: &size::Shown) {
     to.element("header", &none(), |to| {
         to.prose("h1", &none(), &words::headline(report));
         to.prose("p", &class("aside"), &words::about(report));
+        if let Some(entries) = asleep::entries(&report.target) {
+            to.prose("p", &none(), &format!("entries: {entries}"));
+        }
         for event in &report.window.events {
             to.element("p", &class("note"), |to| {
                 to.tag("b", &none(), "note: ");

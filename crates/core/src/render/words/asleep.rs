@@ -3,9 +3,13 @@
 
 use super::portion;
 use super::report::state;
-use crate::finding::{Ledger, LedgerState, SleepKind, SleepLink, SleepPart};
-use crate::text::escape::sentence;
-use crate::text::units::share;
+use crate::finding::{Ledger, LedgerState, SleepKind, SleepLink, SleepPart, Target, TargetEntry};
+use crate::recording::Entry;
+use crate::text::escape::{identifier, sentence};
+use crate::text::units::{duration, share};
+
+/// Width of a thread's name in a sentence.
+const NAME_COLUMNS: usize = 40;
 
 /// Why somebody sleeps.
 pub(in super::super) fn kind(kind: SleepKind) -> &'static str {
@@ -14,12 +18,18 @@ pub(in super::super) fn kind(kind: SleepKind) -> &'static str {
         SleepKind::WaitsForOthers => "waits for others",
         SleepKind::OwnTimer => "own timer",
         SleepKind::NotKnown => "not known",
+        SleepKind::NoEntry => "no entry",
     }
 }
 
 /// All kinds, in the order in which they are told.
-const KINDS: [SleepKind; 4] =
-    [SleepKind::WaitsForWork, SleepKind::WaitsForOthers, SleepKind::OwnTimer, SleepKind::NotKnown];
+const KINDS: [SleepKind; 5] = [
+    SleepKind::WaitsForWork,
+    SleepKind::WaitsForOthers,
+    SleepKind::OwnTimer,
+    SleepKind::NotKnown,
+    SleepKind::NoEntry,
+];
 
 /// How the sleep divides into its kinds, as shares of all the time; `None` if it was not recorded.
 pub(in super::super) fn kinds(ledger: &Ledger) -> Option<String> {
@@ -32,6 +42,23 @@ pub(in super::super) fn kinds(ledger: &Ledger) -> Option<String> {
         .map(|(it, ns)| format!("{} {}", kind(it), share(portion(ns, ledger.wall_ns))))
         .collect();
     (!each.is_empty()).then(|| format!("asleep: {}", each.join(", ")))
+}
+
+/// Which threads serve requests, as the user said, and how long they were seen asleep; `None` if nothing was said.
+pub(in super::super) fn entries(target: &Target) -> Option<String> {
+    let told = target.entries.iter().map(|TargetEntry { entry, asleep_ns }| {
+        let which = match entry {
+            Entry::Thread { tid } => format!("thread {tid}"),
+            Entry::Name { name } => format!("threads named {}", identifier(name, NAME_COLUMNS)),
+            Entry::Port { port } => format!("threads that serve port {port}"),
+        };
+        match asleep_ns {
+            0 => format!("{which} (none was seen asleep)"),
+            ns => format!("{which} (asleep for {} in all)", duration(*ns as f64)),
+        }
+    });
+    let told: Vec<String> = told.collect();
+    (!told.is_empty()).then(|| told.join(", "))
 }
 
 /// In which call, on what, and what ended it.

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whether a sleep is time that somebody lost.
 
+use super::entry;
 use crate::finding::SleepKind;
 use crate::recording::{
     Awaited, Did, EVENT_CALLS, KernelLock, ProcId, SleepState, Slept, SleptOn, WokenBy,
     changes_address_space,
 };
-use crate::view::SleepKey;
+use crate::view::{Role, SleepKey};
 
 /// Calls that end when a time has passed.
 const SLEEPS: &[&str] = &["nanosleep", "clock_nanosleep"];
@@ -37,10 +38,19 @@ const SENDS: &[&str] = &[
 /// Calls that wait for a lock of a file.
 const FILE_LOCKS: &[&str] = &["flock", "fcntl"];
 
+/// By what the user said of the thread, if anything.
+pub(in crate::rules) fn of(own: ProcId, key: &SleepKey) -> SleepKind {
+    match key.role {
+        Role::NotSaid => of_chain(own, key),
+        Role::Entry { asked, .. } => entry::of(own, key, asked),
+        Role::NoEntry => SleepKind::NoEntry,
+    }
+}
+
 /// The order of evidence: what is a delay whoever ends it; whose turn it is at a socket, and whether its process has asked
 /// for what it waits for; timers; and where another thread ended it, what that one did, or waited for, meanwhile. The first thread of a chain of which it
 /// can be told decides: one that asked a peer waits for others, whatever that peer waits for.
-pub(in crate::rules) fn of(own: ProcId, key: &SleepKey) -> SleepKind {
+pub(super) fn of_chain(own: ProcId, key: &SleepKey) -> SleepKind {
     let mut of = (own, &key.slept);
     for (at, next) in key.behind.iter().enumerate() {
         let kind = of_link(of, &key.behind[at..]);
@@ -69,6 +79,16 @@ fn of_link((own, slept): (ProcId, &Slept), behind: &[Awaited]) -> SleepKind {
         }
         kind => kind,
     }
+}
+
+/// Whether it does nothing but to wait until a time has passed.
+pub(in crate::rules) fn naps(slept: &Slept) -> bool {
+    slept.state == SleepState::Asleep && SLEEPS.contains(&slept.call.as_str())
+}
+
+/// Whether a timer that the thread set itself ends it, or has.
+pub(in crate::rules) fn is_own_timer(slept: &Slept) -> bool {
+    of_sleep(slept) == SleepKind::OwnTimer
 }
 
 /// Whether it waits for a lock in the memory of its process.
@@ -114,7 +134,7 @@ pub(in crate::rules) fn is_kernel_lock(slept: &Slept) -> bool {
     matches!(&slept.on, SleptOn::KernelLock { lock, .. } if *lock != KernelLock::MmapLock)
 }
 
-fn of_sleep(slept: &Slept) -> SleepKind {
+pub(super) fn of_sleep(slept: &Slept) -> SleepKind {
     use SleepKind::{NotKnown, OwnTimer, WaitsForOthers, WaitsForWork};
     let call = slept.call.as_str();
     let is_behind_lock =
@@ -215,14 +235,14 @@ mod tests {
             (does("futex", condition(), by()), NotKnown),
         ] {
             let slept = slept("futex", condition(), WokenBy::NotKnown);
-            let key = SleepKey { slept, thread: None, behind: vec![own(did)] };
+            let key = SleepKey { role: Role::NotSaid, slept, thread: None, behind: vec![own(did)] };
             assert_eq!(of(ProcId(1), &key), kind, "{key:?}");
         }
         // The dispatcher asked somebody, who is late for a reason of his own.
         let asked = own(does("recvfrom", inet(Some(false)), by()));
         let naps = own(does("clock_nanosleep", SleptOn::NotKnown, by()));
         let slept = slept("futex", condition(), WokenBy::NotKnown);
-        let key = SleepKey { slept, thread: None, behind: vec![asked, naps] };
+        let key = SleepKey { role: Role::NotSaid, slept, thread: None, behind: vec![asked, naps] };
         assert_eq!(of(ProcId(1), &key), WaitsForOthers);
         // An event loop takes whatever comes, unless the thread that it waits for is late.
         let pair = SleptOn::Unix { peer: None, accepted: false, ready: true };
@@ -233,13 +253,13 @@ mod tests {
             (2, does("recvfrom", inet(Some(false)), by()), WaitsForOthers),
         ] {
             let behind = vec![Awaited { proc: ProcId(proc), ..own(did) }];
-            let key = SleepKey { slept: event.clone(), thread: None, behind };
+            let key = SleepKey { role: Role::NotSaid, slept: event.clone(), thread: None, behind };
             assert_eq!(of(ProcId(1), &key), kind, "{key:?}");
         }
         let lock = SleptOn::Futex { address: 64, value: 2, op: 0 };
         let slept = Slept { on: lock, ..key.slept };
         let did = does("clock_nanosleep", SleptOn::NotKnown, by());
-        let key = SleepKey { slept, thread: None, behind: vec![own(did)] };
+        let key = SleepKey { role: Role::NotSaid, slept, thread: None, behind: vec![own(did)] };
         assert_eq!(
             of(ProcId(1), &key),
             WaitsForOthers,

@@ -2,6 +2,7 @@
 //! On what a group of processes slept, and whether that is time that somebody lost. What cannot be told apart is not
 //! known: nothing is guessed.
 
+mod entry;
 pub(super) mod kind;
 pub(super) mod words;
 

@@ -128,6 +128,8 @@ fn who_waits_for_the_network_may_be_interrupted_by_its_own_packets() {
             on,
             woken: WokenBy::SoftInterrupt,
             thread: None,
+            entry: None,
+            asked: None,
             behind: vec![],
             ns: 4 * S,
             looked_at: 9,

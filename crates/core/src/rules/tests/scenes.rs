@@ -63,9 +63,10 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
         }
         ("NET001" | "NET002" | "NET003", kind) => network::scene(code, kind)?,
         ("SCH004", kind) => runtimes::scene(kind)?,
-        ("OFF001" | "OFF002" | "OFF003" | "OFF005" | "OFF006" | "OFF007" | "OFF008", kind) => {
-            waiting::scene(code, kind)?
-        }
+        (
+            "OFF001" | "OFF002" | "OFF003" | "OFF004" | "OFF005" | "OFF006" | "OFF007" | "OFF008",
+            kind,
+        ) => waiting::scene(code, kind)?,
         ("SYS001" | "SYS002", kind) => syscalls::scene(code, kind)?,
         _ => return disks::scene(code, kind),
     })

@@ -2,11 +2,11 @@
 //! Services whose threads wait for others, and decoys whose threads only seem to.
 
 use super::judged;
-use crate::finding::{Finding, Report, SleepKind};
+use crate::finding::{Finding, Report, Severity, SleepKind};
 use crate::recording::{
-    Awaited, Did, KernelLock, ProcId, SleepState, Slept, SleptOn, Source, WokenBy,
+    Awaited, Did, Entry, KernelLock, ProcId, SleepState, Slept, SleptOn, Source, WokenBy,
 };
-use crate::testkit::{ProcessActivity, S, Scene};
+use crate::testkit::{MS, ProcessActivity, S, Scene};
 
 const LOCK: u64 = 0x7f00_0000_00a8;
 
@@ -138,6 +138,17 @@ fn late() -> Scene {
     })
 }
 
+fn timer() -> Slept {
+    slept("clock_nanosleep", SleptOn::NotKnown)
+}
+
+/// A service whose workers sleep for 10 ms in each request.
+fn naps() -> Scene {
+    let mut scene = jobs(true);
+    scene.timed(ProcId(1), ("worker-1", Some(0)), &timer(), (10 * MS, 11 * MS, 40));
+    scene
+}
+
 /// A service whose threads map memory while one of them populates a large mapping.
 fn maps() -> Scene {
     service(|api, _| {
@@ -191,6 +202,7 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
         ("OFF001", "fires") => convoy(),
         ("OFF002", "fires") => asks(),
         ("OFF003", "fires") => late(),
+        ("OFF004", "fires") => naps(),
         ("OFF005", "fires") => maps(),
         ("OFF006", "fires") => sends(),
         ("OFF007", "fires") => shared_file(),
@@ -236,7 +248,6 @@ fn who_holds_a_lock_is_named_with_what_it_did() {
 #[test]
 fn who_waits_for_work_for_clients_or_for_what_it_has_not_asked_for_has_no_finding() {
     let by = |api, did| behind(api, "dispatcher", did);
-    let timer = || slept("clock_nanosleep", SleptOn::NotKnown);
     for scene in [
         pool(),
         service(|_, _| vec![(clients(), vec![], 70 * S)]),
@@ -263,8 +274,121 @@ fn who_waits_for_work_for_clients_or_for_what_it_has_not_asked_for_has_no_findin
         let report = judged(&scene);
         assert_eq!(found(&report), [] as [&str; 0], "{:?}", report.findings);
         let quiet = report.ruled_out.iter().filter(|it| it.code.starts_with("OFF")).count();
-        assert_eq!(quiet, 7, "all of them were checked");
+        assert_eq!(quiet, 8, "all of them were checked");
     }
+}
+
+/// Workers wait for jobs that a thread fetches, which asks a broker for them, and inside of a job for a helper, which asks a
+/// database; a flusher waits for a lock.
+fn jobs(with_entries: bool) -> Scene {
+    let mut scene = service(|_, _| vec![]);
+    let (api, other) = (ProcId(1), ProcId(2));
+    let entry = with_entries.then_some(0);
+    if with_entries {
+        scene.meta(|meta| meta.entries = vec![Entry::Name { name: "worker*".into() }]);
+    }
+    let asks = |thread, did| {
+        let asks = behind(api, thread, Did::Slept(connection(Some(true))));
+        asks.into_iter().chain(behind(other, "postgres", did)).collect::<Vec<_>>()
+    };
+    let (fetches, helps) = (asks("fetcher", Did::OnCpu), asks("helper", fsync()));
+    let mut sleeps = |thread, asked: Option<bool>, slept, ns| {
+        let (entry, asked) = if thread == "worker-1" { (entry, asked) } else { (None, None) };
+        scene.slept_as(api, (thread, entry, asked.filter(|_| with_entries)), slept, ns);
+    };
+    let woken = WokenBy::Thread { proc: api, call: "futex".into() };
+    let condition = || Slept { woken: woken.clone(), ..condition() };
+    sleeps("worker-1", Some(false), (condition(), fetches), 30 * S);
+    sleeps("worker-1", Some(true), (condition(), helps), 12 * S);
+    sleeps("flusher", None, (lock(), behind(api, "keeper", Did::OnCpu)), 9 * S);
+    scene
+}
+
+#[test]
+fn of_threads_that_serve_requests_only_what_they_asked_for_keeps_them_waiting() {
+    let of = |report: &Report, kind| -> u64 {
+        let parts = report.ledger.iter().flat_map(|ledger| &ledger.asleep);
+        parts.filter(|part| part.kind == kind).map(|part| part.ns).sum()
+    };
+    let report = judged(&jobs(false));
+    assert_eq!(found(&report), ["OFF001"], "a lock that no request needs");
+    assert_eq!(of(&report, SleepKind::WaitsForWork), 0);
+    let others = of(&report, SleepKind::WaitsForOthers);
+    let report = judged(&jobs(true));
+    assert_eq!(found(&report), [] as [&str; 0], "{:?}", report.findings);
+    let kinds = [SleepKind::WaitsForWork, SleepKind::WaitsForOthers, SleepKind::NoEntry];
+    let kinds = kinds.map(|kind| of(&report, kind));
+    assert_eq!(kinds.iter().sum::<u64>(), others);
+    assert_eq!(kinds.map(|ns| ns / S), [30, 12, 9]);
+    assert_eq!(report.target.entries[0].asleep_ns, 42 * S);
+    let style = crate::render::TextStyle { columns: 100, color: false, verbosity: 1 };
+    let text = crate::render::text(&report, style);
+    assert!(text.contains("entries: threads named `worker*` (asleep for 42 s in all)"), "{text}");
+}
+
+#[test]
+fn a_timer_of_equal_length_inside_of_requests_is_a_suspicion() {
+    let report = judged(&naps());
+    assert_eq!(found(&report), ["OFF004"]);
+    let it = finding(&report, "OFF004");
+    assert_eq!(it.cost.lost_ns_per_s, 400 * MS);
+    assert!(it.severity < Severity::High && it.confidence < 0.5, "{it:?}");
+    let command = &it.confirm.as_ref().unwrap().command;
+    assert!(command.ends_with("-d 30 --entry 'name:worker*'"), "{command}");
+    assert!(it.title.contains("10 ms each") && it.title.contains("`worker-1`"), "{}", it.title);
+    assert_eq!(it.causes[0].entity.comm.as_deref(), Some("worker-1"));
+    // Of a thread that holds a lock which others wait for, whoever serves requests.
+    let mut scene = service(|api, _| {
+        let naps = Slept { woken: WokenBy::HardInterrupt, ..timer() };
+        vec![(lock(), behind(api, "holder", Did::Slept(naps)), 20 * S)]
+    });
+    scene.timed(ProcId(1), ("holder", None), &timer(), (40 * MS, 40 * MS, 12));
+    let report = judged(&scene);
+    assert_eq!(found(&report), ["OFF001", "OFF004"]);
+    let it = finding(&report, "OFF004");
+    assert_eq!(
+        (it.cost.lost_ns_per_s, it.causes[0].entity.comm.as_deref()),
+        (2 * S, Some("holder"))
+    );
+    // A helper that a worker asked naps in between.
+    let mut scene = service(|_, _| vec![]);
+    let api = ProcId(1);
+    scene.meta(|meta| meta.entries = vec![Entry::Name { name: "worker".into() }]);
+    let naps = Did::Slept(Slept { woken: WokenBy::HardInterrupt, ..timer() });
+    let woken = WokenBy::Thread { proc: api, call: "futex".into() };
+    let waits = (Slept { woken, ..condition() }, behind(api, "helper", naps));
+    scene.slept_as(api, ("worker", Some(0), Some(true)), waits, 20 * S);
+    scene.timed(api, ("helper", None), &timer(), (5 * MS, 5 * MS, 100));
+    assert_eq!(found(&judged(&scene)), ["OFF004"]);
+}
+
+/// Each limit has a case at each side of it.
+#[test]
+fn timers_at_rest_of_different_lengths_or_seldom_are_no_suspicion() {
+    let of = |(thread, entry), slept: &Slept, lengths| {
+        let mut scene = jobs(true);
+        scene.timed(ProcId(1), (thread, entry), slept, lengths);
+        found(&judged(&scene)).len()
+    };
+    let worker = || ("worker-1", Some(0));
+    let poll = slept("epoll_wait", SleptOn::Anonymous { name: "eventpo".into() });
+    // The same sleeps, of a thread that flushes something, or of one of which nothing is known.
+    assert_eq!(of(("flusher", None), &timer(), (100 * MS, 100 * MS, 9)), 0);
+    // Housekeeping of an event loop, and a pool whose threads look now and then whether they should end.
+    assert_eq!(of(worker(), &poll, (100 * MS, 100 * MS, 9)), 0);
+    assert_eq!(of(worker(), &condition(), (100 * MS, 100 * MS, 9)), 0);
+    // Lengths.
+    assert_eq!(of(worker(), &timer(), (81 * MS, 100 * MS, 9)), 1);
+    assert_eq!(of(worker(), &timer(), (79 * MS, 100 * MS, 9)), 0);
+    assert_eq!(of(worker(), &timer(), (MS, MS / 2, 400)), 0, "they were not all looked at");
+    // Numbers: 20 in 10 s, and 10.
+    assert_eq!(of(worker(), &timer(), (300 * MS, 300 * MS, 2)), 1);
+    assert_eq!(of(worker(), &timer(), (600 * MS, 600 * MS, 1)), 0);
+    // Without entries, a thread that makes work for others in a rhythm.
+    let mut scene =
+        service(|api, _| vec![(condition(), behind(api, "ticker", Did::Slept(timer())), 60 * S)]);
+    scene.timed(ProcId(1), ("ticker", None), &timer(), (100 * MS, 100 * MS, 9));
+    assert_eq!(found(&judged(&scene)), [] as [&str; 0]);
 }
 
 #[test]

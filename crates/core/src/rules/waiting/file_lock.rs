@@ -54,8 +54,7 @@ fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
             risk: Some("what the lock protects must still not be written by two at a time".into()),
             expect: None,
         }],
-        confirm: Some(words::look_again(
-            waits.group,
+        confirm: Some(waits.look_again(view,
             "after the change, the waiting for locks of files falls".into(),
         )),
         ..finding

@@ -94,10 +94,8 @@ impl Lock {
             words::verb(waits.group, "waits", "wait"),
             words::of_every_second(waits.ns_per_s)
         );
-        let confirm = words::look_again(
-            waits.group,
-            format!("after the change, the waiting {} falls", self.waited_for()),
-        );
+        let confirm = waits
+            .look_again(view, format!("after the change, the waiting {} falls", self.waited_for()));
         Finding { title, fix: vec![self.fix()], confirm: Some(confirm), ..finding }
     }
 

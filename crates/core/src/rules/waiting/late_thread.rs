@@ -77,10 +77,9 @@ fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
             risk: Some(risk.into()),
             expect: None,
         }],
-        confirm: Some(words::look_again(
-            waits.group,
-            "after the change, the waiting for the thread falls".into(),
-        )),
+        confirm: Some(
+            waits.look_again(view, "after the change, the waiting for the thread falls".into()),
+        ),
         ..finding
     }
 }

@@ -47,10 +47,9 @@ fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
             behind.reason.of_holder()
         ),
         fix: vec![remedy(&behind)],
-        confirm: Some(words::look_again(
-            waits.group,
-            "after the change, the waiting for locks falls".into(),
-        )),
+        confirm: Some(
+            waits.look_again(view, "after the change, the waiting for locks falls".into()),
+        ),
         ..finding
     }
 }

@@ -5,6 +5,7 @@ mod file_lock;
 mod kernel_lock;
 mod late_thread;
 mod lock_wait;
+mod own_timer;
 mod peer_does_not_read;
 mod peers;
 mod pool_exhausted;
@@ -18,6 +19,7 @@ pub(super) const RULES: &[&Rule] = &[
     &lock_wait::RULE,
     &waits_for_peer::RULE,
     &late_thread::RULE,
+    &own_timer::RULE,
     &kernel_lock::RULE,
     &peer_does_not_read::RULE,
     &file_lock::RULE,

@@ -59,10 +59,9 @@ fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
             behind.reason.of_peer()
         ),
         fix: vec![peers::look(view, waits, "does not read"), apart],
-        confirm: Some(words::look_again(
-            waits.group,
-            "when the other end reads faster, the waiting falls".into(),
-        )),
+        confirm: Some(
+            waits.look_again(view, "when the other end reads faster, the waiting falls".into()),
+        ),
         ..finding
     }
 }

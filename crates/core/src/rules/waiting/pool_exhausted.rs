@@ -68,8 +68,8 @@ fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
             words::of_every_second(waits.ns_per_s),
         ),
         fix: vec![more, peers::look(view, waits, "answers")],
-        confirm: Some(words::look_again(
-            waits.group,
+        confirm: Some(waits.look_again(
+            view,
             "with more connections, or faster answers, the waiting falls".into(),
         )),
         ..finding

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the rules about waiting for others share: which groups wait in a certain way, how long, and behind whom.
 
-use crate::finding::{Cause, Cost, Entity, EntityKind, Evidence, Finding, Severity, Unit};
-use crate::recording::{Awaited, Did, ProcId, Source};
+use crate::finding::{Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Severity, Unit};
+use crate::recording::{Awaited, Did, Entry, ProcId, Source};
 use crate::rules::asleep::words as sleep_words;
 use crate::rules::candidates::{may_suffer, target_is_host};
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name, ticked};
 use crate::rules::{Rule, Verdict, severity};
-use crate::text::{Share, units};
-use crate::view::{Group, Groups, SleepKey, View};
+use crate::text::{Share, shell_quote, units};
+use crate::view::{Group, Groups, Role, SleepKey, View};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -54,7 +54,10 @@ fn of<'v>(
             let sleeps = of_process(id).into_iter().flat_map(|sleeps| sleeps.iter());
             sleeps.map(move |(key, ns)| (id, key, ns))
         });
-        let sleeps: Vec<Sleep<'_>> = sleeps.inspect(|_| seen = true).filter(&is).collect();
+        // What others wait for is told where those wait for it who serve requests.
+        let serves = |(_, key, _): &Sleep<'_>| key.role != Role::NoEntry;
+        let sleeps = sleeps.inspect(|_| seen = true);
+        let sleeps: Vec<Sleep<'_>> = sleeps.filter(|it| serves(it) && is(it)).collect();
         let ns = sleeps.iter().fold(0, |sum: u64, (.., ns)| sum.saturating_add(*ns));
         let share = ns as f64 / usage.wanted_ns().saturating_add(ns).max(1) as f64;
         all.push(Waits { group, ns, ns_per_s: view.per_second(ns), share, sleeps });
@@ -225,6 +228,20 @@ impl Waits<'_> {
         Cost { lost_ns_per_s: self.ns_per_s, share: self.share, ..Cost::default() }
     }
 
+    /// The command that observes it again, by the same entries, and what that should show.
+    pub(super) fn look_again(&self, view: &View, expect: String) -> Confirm {
+        let mut confirm = words::look_again(self.group, expect);
+        for entry in view.meta().into_iter().flat_map(|meta| &meta.entries) {
+            let given = match entry {
+                Entry::Thread { tid } => format!("tid:{tid}"),
+                Entry::Name { name } => format!("name:{name}"),
+                Entry::Port { port } => format!("port:{port}"),
+            };
+            confirm.command += &format!(" --entry {}", shell_quote(&given));
+        }
+        confirm
+    }
+
     /// How sure it is that it waits, whoever ended the waits.
     pub(super) fn confidence(&self, view: &View, behind: &Behind) -> Confidence {
         Confidence::of(view).with("ends seen", 0.5 + 0.5 * behind.known)
@@ -252,7 +269,11 @@ impl Waits<'_> {
 }
 
 /// Threads as causes; of a process whose threads all have its name, the process.
-fn causes(view: &View, first: &[((ProcId, String, String), u64)], whole_ns: u64) -> Vec<Cause> {
+pub(super) fn causes(
+    view: &View,
+    first: &[((ProcId, String, String), u64)],
+    whole_ns: u64,
+) -> Vec<Cause> {
     let share = |ns: u64| ns as f64 / whole_ns.max(1) as f64;
     let told = first.iter().take(MAX_CAUSES).filter(|(_, ns)| share(*ns) >= MIN_SHARE);
     let mut causes: Vec<Cause> = told

@@ -57,8 +57,8 @@ fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
             behind.reason.of_peer()
         ),
         fix: vec![peers::look(view, waits, "answers"), less],
-        confirm: Some(words::look_again(
-            waits.group,
+        confirm: Some(waits.look_again(
+            view,
             "when its peers answer faster, or are asked less often, the waiting falls".into(),
         )),
         ..finding

@@ -21,6 +21,9 @@ const DATAGRAMS: u16 = 2;
 /// The operation of a futex without its flags (`FUTEX_PRIVATE_FLAG`, `FUTEX_CLOCK_REALTIME`).
 const FUTEX_OPERATION: u64 = 0x7f;
 
+/// Sleeps of that length are all looked at.
+const MOMENT_NS: u64 = 1_000_000;
+
 /// In which call a thread slept, on what, and what ended it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Slept {
@@ -142,6 +145,24 @@ pub(super) fn lock_of(sleep: &Sleep) -> Option<Lock> {
             && changes(sleep.waker.call))
         .then_some(Lock::AddressSpace(sleep.tgid)),
     }
+}
+
+/// Whether what ended a sleep gave its thread something to do: it waited for whatever comes next, or for another thread in
+/// no matter which way but for a lock. An answer, a disk, or a timer lets it go on with what it does. So does another thread
+/// after a moment, as locks of interpreters and runtimes look like conditions.
+pub(super) fn gives_something_to_do(sleep: &Sleep, listening: &Listening) -> bool {
+    if is_for_whatever_comes(sleep, listening) {
+        return true;
+    }
+    let own = sleep.waker.context == Woke::Thread && sleep.waker.tgid == sleep.tgid;
+    let from_thread = match sleep.object {
+        Object::Inet(_) | Object::Socket { .. } => false,
+        Object::Unix { .. } => own,
+        _ => sleep.waker.context == Woke::Thread && sleep.waker.call != Call::Kernel,
+    };
+    let is_asleep = sleep.state == State::Sleep as u8;
+    let is_long = sleep.slept_ns >= MOMENT_NS;
+    from_thread && is_asleep && is_long && lock_of(sleep).is_none() && !is(sleep.call, SENDS)
 }
 
 /// Whether a thread sleeps on a word in its memory that is no lock: a condition, a semaphore.

@@ -68,7 +68,7 @@ impl Listening {
 }
 
 /// The ports of listening sockets, from the beginning of a file, which has them first.
-fn listening_in(path: PathBuf) -> BTreeSet<u16> {
+pub(crate) fn listening_in(path: PathBuf) -> BTreeSet<u16> {
     let mut text = Vec::new();
     let read = File::open(path).and_then(|file| file.take(LISTED_BYTES).read_to_end(&mut text));
     read.map(|_| listening(&text)).unwrap_or_default()

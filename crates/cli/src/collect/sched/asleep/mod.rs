@@ -2,6 +2,7 @@
 //! On what the target's threads sleep, who wakes them, and what those did meanwhile.
 
 mod chain;
+mod entries;
 mod files;
 mod history;
 mod kind;
@@ -13,10 +14,13 @@ mod sums;
 use super::super::{Emit, Roots};
 use chain::{Chains, Link, Tell};
 use deburr_bpf::sched::{Context as Woke, Run, SchedProbe, Sleep};
+use deburr_core::recording::Entry;
+use entries::Entries;
 use files::Files;
 use history::{History, Thread};
 use kind::{OtherEnd, Slept, is_condition, port_of};
 use listening::Listening;
+pub(crate) use listening::listening_in;
 use names::Names;
 use open::Open;
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,6 +50,7 @@ pub(super) struct Asleep {
     peers: BTreeMap<u32, u32>,
     listening: Listening,
     names: Names,
+    entries: Entries,
     files: Files,
     history: History,
     /// Up to when the runs of all CPUs are known, on the run queues' clock.
@@ -74,8 +79,9 @@ impl Tell for Listening {
 
 impl Asleep {
     /// Begins with the first look, at that time in the window.
-    pub(super) fn begin(first_look_ns: u64) -> Self {
-        Self { t0_ns: first_look_ns, ..Self::default() }
+    /// `entries` = which threads serve requests, as the user said.
+    pub(super) fn begin(first_look_ns: u64, entries: Vec<Entry>) -> Self {
+        Self { t0_ns: first_look_ns, entries: Entries::new(entries), ..Self::default() }
     }
 
     /// Watches these processes, those that they waited for, and no others. `now_ns` on the run queues' clock.
@@ -106,6 +112,8 @@ impl Asleep {
         }
         self.watched = new;
         self.history.retain(&self.watched);
+        let watched = &self.watched;
+        self.entries.retain(|pid| watched.contains(&pid));
         self.listening.second(&self.watched);
         self.names.second();
         self.files.second();
@@ -137,15 +145,16 @@ impl Asleep {
             return;
         }
         if let Some(sleep) = self.open.take(sleep) {
-            self.pend(sleep);
+            self.pend(roots, sleep);
         }
     }
 
-    fn pend(&mut self, sleep: Sleep) {
+    fn pend(&mut self, roots: &Roots, sleep: Sleep) {
         if self.pending.len() < PENDING {
             self.pending.push(sleep);
         } else if let Some(slept) = Slept::of(&sleep, &self.listening) {
-            let kind = Kind { slept, thread: None, behind: vec![] };
+            let (_, entry) = self.who(roots, &sleep);
+            let kind = Kind { slept, thread: None, entry, asked: None, behind: vec![] };
             self.add(&sleep, kind, sleep.stands_for_ns);
         }
     }
@@ -168,7 +177,7 @@ impl Asleep {
             self.take(roots, sleep);
         }
         for sleep in self.open.second(last) {
-            self.pend(sleep);
+            self.pend(roots, sleep);
         }
         let asked = self.pending.iter().filter_map(port_of);
         let unknown = asked.filter(|&(pid, port)| self.listening.has(pid, port).is_none());
@@ -194,10 +203,19 @@ impl Asleep {
         let mut budget = PARTS;
         for sleep in sleeps {
             let Some(slept) = Slept::of(&sleep, &self.listening) else { continue };
-            let thread = Thread { tgid: sleep.tgid, tid: sleep.tid };
-            let thread = Some(self.names.of(roots, thread));
+            let (name, entry) = self.who(roots, &sleep);
+            let thread = Some(name);
+            let asked =
+                entry.and_then(|_| self.entries.asked(&sleep, &self.history, &self.listening));
+            let of = |behind| Kind {
+                slept: slept.clone(),
+                thread: thread.clone(),
+                entry,
+                asked,
+                behind,
+            };
             if !slept.is_behind_somebody() || budget == 0 {
-                self.add(&sleep, Kind { slept, thread, behind: vec![] }, sleep.stands_for_ns);
+                self.add(&sleep, of(vec![]), sleep.stands_for_ns);
                 continue;
             }
             let (history, tell) = (&self.history, &self.listening);
@@ -212,9 +230,16 @@ impl Asleep {
                 if let Some(user) = self.takes_turns(&sleep, &behind) {
                     behind[user].too = true;
                 }
-                self.add(&sleep, Kind { slept: slept.clone(), thread: thread.clone(), behind }, ns);
+                self.add(&sleep, of(behind), ns);
             }
         }
+    }
+
+    /// The name of the thread that slept, and the entry that it belongs to.
+    fn who(&mut self, roots: &Roots, sleep: &Sleep) -> (String, Option<u32>) {
+        let name = self.names.of(roots, Thread { tgid: sleep.tgid, tid: sleep.tid });
+        let entry = self.entries.of(sleep, &name, &self.listening);
+        (name, entry)
     }
 
     /// Which thread of its process used what a thread waits for its turn on: a connection to another end, which the waiting

@@ -19,6 +19,10 @@ const KINDS: usize = 48;
 pub(super) struct Kind {
     pub(super) slept: Slept,
     pub(super) thread: Option<String>,
+    /// See [`SleepTick::entry`].
+    pub(super) entry: Option<u32>,
+    /// See [`SleepTick::asked`].
+    pub(super) asked: Option<bool>,
     pub(super) behind: Vec<NamedLink>,
 }
 
@@ -99,6 +103,8 @@ impl Sums {
                     on,
                     woken,
                     thread: kind.thread.filter(|name| !name.is_empty()),
+                    entry: kind.entry,
+                    asked: kind.asked,
                     behind,
                     ns: sum.ns,
                     looked_at: sum.looked_at,
@@ -172,7 +178,8 @@ fn largest(kinds: BTreeMap<Kind, Sum>) -> Summed {
         let state = kind.slept.state;
         let slept =
             Slept { state, call: None, on: SleptOn::Others, peer: None, woken: Woken::NotKnown };
-        (Kind { slept, thread: None, behind: vec![] }, sum)
+        let entry = kind.entry;
+        (Kind { slept, thread: None, entry, asked: None, behind: vec![] }, sum)
     };
     all.extend(more);
     all.extend(summed(rest.into_iter().map(of_state)));
@@ -208,7 +215,9 @@ mod tests {
             let slept = Slept::of(&it, &Listening::default()).unwrap();
             let link =
                 NamedLink { tgid: 8, name: "holder".into(), too: false, did: history::Did::OnCpu };
-            let kind = Kind { slept, thread: Some("worker".into()), behind: vec![link] };
+            let thread = Some("worker".into());
+            let kind =
+                Kind { slept, thread, entry: Some(3), asked: Some(true), behind: vec![link] };
             sums.add(7, kind, Sum { ns: 10, looked_at: 1, longest_ns: 10 });
         }
         let mut told = Vec::new();
@@ -225,6 +234,8 @@ mod tests {
         let held =
             Awaited { proc: ProcId(8), thread: "holder".into(), too: false, did: Did::OnCpu };
         assert_eq!((told[0].thread.as_deref(), &told[0].behind), (Some("worker"), &vec![held]));
+        assert!(told.iter().all(|it| it.entry == Some(3)));
+        assert_eq!((told[0].asked, told.last().unwrap().asked), (Some(true), None));
         assert_eq!((&told[KINDS].thread, &told[KINDS].behind), (&None, &vec![]));
     }
 }
