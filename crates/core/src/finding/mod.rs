@@ -124,8 +124,9 @@ pub struct TargetEntry {
     /// How they were named: by `tid`, `name` or `port`.
     #[serde(flatten)]
     pub entry: Entry,
-    /// How long they were seen asleep, in nanoseconds; 0 = none of them was seen.
-    pub asleep_ns: u64,
+    /// How long they were seen asleep, in nanoseconds; 0 = none of them was seen, absent = sleep was not recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asleep_ns: Option<u64>,
 }
 
 /// How much a finding matters, by the time that its victims lose. Each rule states its limits.

@@ -122,14 +122,15 @@ fn target(view: &View) -> Target {
 /// Which threads serve requests, as the user said, and how long those were asleep.
 fn entries(view: &View) -> Vec<TargetEntry> {
     let said = view.meta().map(|meta| meta.entries.as_slice()).unwrap_or_default();
+    let sleeps = || view.processes().values().filter_map(|process| process.sleeps.as_ref());
+    let asleep_ns = sleeps().next().map(|_| 0);
     let mut entries: Vec<TargetEntry> =
-        said.iter().map(|entry| TargetEntry { entry: entry.clone(), asleep_ns: 0 }).collect();
-    let sleeps = view.processes().values().filter_map(|process| process.sleeps.as_ref());
-    for (key, ns) in sleeps.flat_map(|sleeps| sleeps.iter()) {
+        said.iter().map(|entry| TargetEntry { entry: entry.clone(), asleep_ns }).collect();
+    for (key, ns) in sleeps().flat_map(|sleeps| sleeps.iter()) {
         if let Role::Entry { at, .. } = key.role
             && let Some(entry) = entries.get_mut(at as usize)
         {
-            entry.asleep_ns = entry.asleep_ns.saturating_add(ns);
+            entry.asleep_ns = entry.asleep_ns.map(|sum| sum.saturating_add(ns));
         }
     }
     entries

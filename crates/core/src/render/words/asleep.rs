@@ -53,8 +53,9 @@ pub(in super::super) fn entries(target: &Target) -> Option<String> {
             Entry::Port { port } => format!("threads that serve port {port}"),
         };
         match asleep_ns {
-            0 => format!("{which} (none was seen asleep)"),
-            ns => format!("{which} (asleep for {} in all)", duration(*ns as f64)),
+            None => format!("{which} (on what threads slept was not recorded)"),
+            Some(0) => format!("{which} (none was seen asleep)"),
+            Some(ns) => format!("{which} (asleep for {} in all)", duration(*ns as f64)),
         }
     });
     let told: Vec<String> = told.collect();

@@ -320,7 +320,10 @@ fn of_threads_that_serve_requests_only_what_they_asked_for_keeps_them_waiting() 
     let kinds = kinds.map(|kind| of(&report, kind));
     assert_eq!(kinds.iter().sum::<u64>(), others);
     assert_eq!(kinds.map(|ns| ns / S), [30, 12, 9]);
-    assert_eq!(report.target.entries[0].asleep_ns, 42 * S);
+    let mut scene = service(|_, _| vec![]);
+    scene.meta(|meta| meta.entries = vec![Entry::Port { port: 80 }]);
+    assert_eq!(judged(&scene).target.entries[0].asleep_ns, None, "it was not recorded");
+    assert_eq!(report.target.entries[0].asleep_ns, Some(42 * S));
     let style = crate::render::TextStyle { columns: 100, color: false, verbosity: 1 };
     let text = crate::render::text(&report, style);
     assert!(text.contains("entries: threads named `worker*` (asleep for 42 s in all)"), "{text}");
