@@ -122,7 +122,7 @@ struct task_struct___blocker {
 };
 
 struct rw_semaphore {
-	int count; /* only its place is used */
+	unsigned int count; /* only its place is used */
 };
 
 /* from 5.8 */
