@@ -115,6 +115,8 @@ fn blame(bound: &CauseBound, run: &Observed) -> Check {
     let finding = run.report.findings.iter().find(|finding| finding.code == bound.code);
     let share: f64 =
         finding.iter().flat_map(|f| &f.causes).filter(matches).map(|cause| cause.share.get()).sum();
+    // The sum of nothing is -0.
+    let share = share + 0.0;
     // The share is taken of the loss that remains without the rest of the host, the observer and the victim's own
     // threads, unless they are named one by one.
     let observer = Some(format!("{}/{}", run.lab_cgroup, OBSERVER));
