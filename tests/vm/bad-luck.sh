@@ -3,7 +3,7 @@
 # (/proc/PID/schedstat) is read all the while, and printed with each recording.
 
 # One process on each CPU, which deburr need not wait for; where one CPU goes away, they share the other one.
-spin() { deburr lab-worker --nice 19 --comm "$1" --cpu "$2" spin >/dev/null & }
+spin() { deburr lab-worker --nice 19 --comm "$1" --cpu "$2" spin >/dev/null 2>&1 & }
 spin stays 0
 stays=$!
 spin moves 1
@@ -27,9 +27,16 @@ during() {
     sampler=$!
     deburr record -q -d "$seconds" -o "$file" >"/tmp/$name.said" 2>&1 &
     recorder=$!
-    # The window begins when the programs are attached, which an emulated processor needs seconds for.
-    until ls -l "/proc/$recorder/fd" | grep -q bpf.link || ! [ -d "/proc/$recorder" ]; do sleep 0.2; done
-    sleep 4
+    # The window begins when the programs are attached, which an emulated processor needs seconds for: when there are no
+    # more of them than 2 s before.
+    before=0
+    while [ -d "/proc/$recorder" ]; do
+        links=$(ls -l "/proc/$recorder/fd" | grep -c bpf.link)
+        [ "$links" = 0 ] || [ "$links" != "$before" ] || break
+        before=$links
+        sleep 2
+    done
+    sleep 2
     part "$name" "$@"
     wait $recorder
     echo "exit status $?" >>"/tmp/$name.said"
@@ -65,10 +72,10 @@ suspend() {
     echo mem >/sys/power/state && echo resumed
 }
 
-during forward 8 step_forward
-during back 8 step_back
-during hotplug 12 hotplug
+during forward 12 step_forward
+during back 12 step_back
+during hotplug 14 hotplug
 # A CPU that comes online after the programs were attached.
 echo 0 >/sys/devices/system/cpu/cpu1/online
-during comes 8 comes
-during suspend 8 suspend
+during comes 12 comes
+during suspend 12 suspend
