@@ -184,3 +184,67 @@ fn tiers_are_read_from_calls_of_every_form() {
     tiers.sort();
     assert_eq!(tiers, ["four", "one", "three", "two"]);
 }
+
+/// A log in which a test failed, and said why.
+const FAILED: &str = "test net::quiet ... ok\ntest net::loss ... FAILED\n\nfailures:\n\n---- net::loss stdout ----\n\n\
+    thread 'net::loss' (7) panicked at net.rs:1:2:\nRCU: 85, 86 to 107\nstack backtrace:\n   0: x\n\n\
+    failures:\n    net::loss\n\n\
+    test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out\n";
+
+/// Lets `scripts/test` run again what failed in [`FAILED`], with a test program that runs `body`, a shell's.
+fn again(body: &str) -> (Output, String) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (log, program) = (dir.path().join("log"), dir.path().join("program"));
+    std::fs::write(&log, FAILED).expect("a file");
+    let text = format!("#!/bin/sh\ncd {}\n{body}\n", dir.path().display());
+    std::fs::write(&program, text).expect("a file");
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&program, executable).expect("it is the test's own");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/test");
+    let output = Command::new(script)
+        .arg("--again")
+        .args([&log, &program])
+        .output()
+        .expect("the script runs");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    (output, said)
+}
+
+const PASSES: &str = "echo 'test result: ok. 1 passed; 0 failed; 0 ignored'";
+
+#[test]
+fn a_test_that_fails_once_and_then_passes_twice_has_passed_and_is_named_with_what_it_said() {
+    let (output, said) = again(&format!("[ \"$1 $2\" = '--exact net::loss' ] && {PASSES}"));
+    assert!(output.status.success(), "{said}");
+    for line in [
+        "test net::loss ... ok",
+        "test result: FAILED. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out",
+        "kernel\tnet::loss\tit failed once, and then passed twice: RCU: 85, 86 to 107",
+    ] {
+        assert!(said.lines().any(|said| said == line), "`{line}` is not in: {said}");
+    }
+}
+
+#[test]
+fn a_test_that_fails_again_or_has_no_result_has_failed() {
+    for body in [
+        "echo 'test result: FAILED. 0 passed; 1 failed; 0 ignored'; exit 101".to_owned(),
+        // The second time only.
+        format!("[ -e once ] && exit 101; touch once; {PASSES}"),
+        // No such test.
+        "echo 'test result: ok. 0 passed; 0 failed; 0 ignored'".to_owned(),
+        format!("printf 'kernel\\tnet::loss\\tno\\n' >>\"$DEBURR_SKIPPED\"; {PASSES}"),
+        format!("printf 'kernel\\tnet::loss\\tno\\n' >>\"$DEBURR_INCONCLUSIVE\"; {PASSES}"),
+    ] {
+        let (output, said) = again(&body);
+        assert_eq!(output.status.code(), Some(1), "{body}: {said}");
+        assert!(said.contains("1 passed; 1 failed"), "{body}: {said}");
+        assert!(!said.contains("failed once"), "{body}: {said}");
+    }
+}
+
+#[test]
+fn what_a_failed_test_said_is_in_the_summary() {
+    let (_, said) = account(FAILED, "101", "");
+    assert!(said.contains("      failed net::loss: RCU: 85, 86 to 107\n"), "{said}");
+}
