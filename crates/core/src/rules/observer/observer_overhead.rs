@@ -69,10 +69,12 @@ fn check(view: &View) -> Verdict {
     let budget_text = units::percent(budget);
     // What reads the same is not told as more.
     let too_much = cpu > budget && units::percent(cpu) != budget_text;
+    let most_text = units::bytes(most_bytes);
+    let rss_bytes = seen.rss_max_bytes as f64;
+    let too_large = rss_bytes > most_bytes && units::bytes(rss_bytes) != most_text;
     let over: Vec<String> = [
         too_much.then(|| format!("{cpu_text}, more than its budget of {budget_text}")),
-        (seen.rss_max_bytes as f64 > most_bytes)
-            .then(|| format!("{memory}, more than its budget of {}", units::bytes(most_bytes))),
+        too_large.then(|| format!("{memory}, more than its budget of {most_text}")),
     ]
     .into_iter()
     .flatten()

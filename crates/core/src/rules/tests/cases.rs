@@ -569,6 +569,7 @@ fn only_what_is_above_its_budget_is_said_to_be() {
     assert_eq!(title(20 * MS, 60 << 20), memory, "its CPU time is within the budget");
     let cpu = "the observer took 4.0 % of one CPU, more than its budget of 1.0 %";
     assert_eq!(title(400 * MS, 20 << 20), cpu);
+    assert_eq!(title(400 * MS, 40_100_000), cpu, "38 MiB are not more than 38 MiB");
     let both = title(400 * MS, 60 << 20);
     assert!(both.contains("4.0 % of one CPU") && both.contains("60 MiB of memory"), "{both}");
 }
