@@ -202,21 +202,25 @@ const STALLED_ANYWAY: f64 = 1.0 / 3.0;
 /// Share of a limit's periods that may be throttled although the limit has room for all but the largest bursts.
 const RAN_OUT_ANYWAY: f64 = 0.3;
 
-/// Checks that the incident happened, by the victim's own measurement, and was due to the fault.
+/// Checks that the incident happened, by the victim's own measurement, and was due to the fault. A victim that writes has
+/// a list of its stalls; of any other the longest time is compared.
 fn stalls(control: (&str, &Observed), fault: (&str, &Observed), bound_ms: u64) -> [Check; 2] {
     let longest_ns = fault.1.victim.max_ns;
     let bound_ns = bound_ms * 1_000_000;
-    let stalled_ns_per_s = |run: &Observed| {
-        let stalls = run.victim.io.iter().flat_map(|io| &io.stalls);
-        let ns: u64 = stalls.map(|stall| stall.length_ns).filter(|&ns| ns >= bound_ns).sum();
-        ns as f64 / run.report.window.seconds
+    let writes = fault.1.victim.io.is_some();
+    let lost_ns = |run: &Observed| {
+        let Some(io) = &run.victim.io else { return run.victim.max_ns as f64 };
+        let long = io.stalls.iter().map(|stall| stall.length_ns).filter(|&ns| ns >= bound_ns);
+        long.sum::<u64>() as f64 / run.report.window.seconds
     };
-    let (without_ns, with_ns) = (stalled_ns_per_s(control.1), stalled_ns_per_s(fault.1));
+    let (without_ns, with_ns) = (lost_ns(control.1), lost_ns(fault.1));
+    let (what, unit) =
+        if writes { ("commit", "ms of every second") } else { ("reply", "ms at most") };
     [
         Check::new(
             longest_ns >= bound_ns,
             format!(
-                "a commit takes {bound_ms} ms {}: the longest takes {} ms",
+                "a {what} takes {bound_ms} ms {}: the longest takes {} ms",
                 fault.0,
                 tenths_of_ms(longest_ns as f64)
             ),
@@ -225,7 +229,7 @@ fn stalls(control: (&str, &Observed), fault: (&str, &Observed), bound_ms: u64) -
         Check::new(
             without_ns <= with_ns * STALLED_ANYWAY,
             format!(
-                "such commits are due to that: {} ms of every second, {} ms {}",
+                "such times are due to that: {} {unit}, {} ms {}",
                 tenths_of_ms(with_ns),
                 tenths_of_ms(without_ns),
                 control.0

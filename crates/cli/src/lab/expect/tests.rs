@@ -232,6 +232,14 @@ fn a_stall_must_be_there_with_the_fault_and_not_without() {
     assert_eq!(passed(19, 20), [true, true]);
     assert_eq!(passed(20, 60), [true, true]);
     assert_eq!(passed(21, 60), [true, false]);
+    let without_list = |control_ms, fault_ms| {
+        let (mut control, mut fault) = (stalled(control_ms), stalled(fault_ms));
+        (control.victim.io, fault.victim.io) = (None, None);
+        stalls(("without", &control), ("with", &fault), 20).map(|check| check.pass)
+    };
+    assert_eq!(without_list(0, 19), [false, true]);
+    assert_eq!(without_list(7, 21), [true, true]);
+    assert_eq!(without_list(8, 21), [true, false]);
 }
 
 #[test]
