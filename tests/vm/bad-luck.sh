@@ -31,7 +31,8 @@ during() {
     # more of them than 2 s before.
     before=0
     while [ -d "/proc/$recorder" ]; do
-        links=$(ls -l "/proc/$recorder/fd" | grep -c bpf.link)
+        # What it says of a file that is closed meanwhile would go into the part before.
+        links=$(ls -l "/proc/$recorder/fd" 2>/dev/null | grep -c bpf.link)
         [ "$links" = 0 ] || [ "$links" != "$before" ] || break
         before=$links
         sleep 2
