@@ -31,6 +31,13 @@ fn account_all(log: &str, status: &str, noted: [&str; 2]) -> (Output, String) {
     (output, said)
 }
 
+/// Each of the lines is one of what was said.
+fn has_lines(said: &str, lines: &[&str]) {
+    for line in lines {
+        assert!(said.lines().any(|said| said == *line), "`{line}` is not in: {said}");
+    }
+}
+
 const LOG: &str = "test lab::pinned ... ok\ntest lab::quota ... ok\n\
                    test result: ok. 25 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n";
 
@@ -39,13 +46,14 @@ fn what_is_inconclusive_is_counted_and_named_and_has_not_passed() {
     let (output, said) =
         account(LOG, "0", "lab\tpinned\t3 tries; half was stolen\nkernel\tother\tno\n");
     assert!(output.status.success(), "{said}");
-    for line in [
-        "3 lab        24 passed, 0 failed, 0 skipped, 1 inconclusive",
-        "      inconclusive pinned: 3 tries; half was stolen",
-        "24 passed, 0 failed, 0 skipped, 1 inconclusive",
-    ] {
-        assert!(said.lines().any(|said| said == line), "`{line}` is not in: {said}");
-    }
+    has_lines(
+        &said,
+        &[
+            "3 lab        24 passed, 0 failed, 0 skipped, 1 inconclusive",
+            "      inconclusive pinned: 3 tries; half was stolen",
+            "24 passed, 0 failed, 0 skipped, 1 inconclusive",
+        ],
+    );
     assert!(!said.contains("ATTENTION"), "one of 25: {said}");
 }
 
@@ -54,12 +62,13 @@ fn what_is_unsteady_is_named_and_has_passed() {
     let notes = "lab\tpinned\tnot so: it comes first\n";
     let (output, said) = account_all(LOG, "0", ["", notes]);
     assert!(output.status.success(), "{said}");
-    for line in [
-        "3 lab        25 passed, 0 failed, 0 skipped, 0 inconclusive",
-        "      unsteady pinned: not so: it comes first",
-    ] {
-        assert!(said.lines().any(|said| said == line), "`{line}` is not in: {said}");
-    }
+    has_lines(
+        &said,
+        &[
+            "3 lab        25 passed, 0 failed, 0 skipped, 0 inconclusive",
+            "      unsteady pinned: not so: it comes first",
+        ],
+    );
 }
 
 #[test]
@@ -216,13 +225,14 @@ const PASSES: &str = "echo 'test result: ok. 1 passed; 0 failed; 0 ignored'";
 fn a_test_that_fails_once_and_then_passes_twice_has_passed_and_is_named_with_what_it_said() {
     let (output, said) = again(&format!("[ \"$1 $2\" = '--exact net::loss' ] && {PASSES}"));
     assert!(output.status.success(), "{said}");
-    for line in [
-        "test net::loss ... ok",
-        "test result: FAILED. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out",
-        "kernel\tnet::loss\tit failed once, and then passed twice: RCU: 85, 86 to 107",
-    ] {
-        assert!(said.lines().any(|said| said == line), "`{line}` is not in: {said}");
-    }
+    has_lines(
+        &said,
+        &[
+            "test net::loss ... ok",
+            "test result: FAILED. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out",
+            "kernel\tnet::loss\tit failed once, and then passed twice: RCU: 85, 86 to 107",
+        ],
+    );
 }
 
 #[test]
@@ -245,6 +255,11 @@ fn a_test_that_fails_again_or_has_no_result_has_failed() {
 
 #[test]
 fn what_a_failed_test_said_is_in_the_summary() {
-    let (_, said) = account(FAILED, "101", "");
-    assert!(said.contains("      failed net::loss: RCU: 85, 86 to 107\n"), "{said}");
+    let cut = FAILED.replace("net::loss ... FAILED", "net::loss ... \nrunning 1 test\nFAILED");
+    for log in [FAILED, &format!("    word\n{cut}    word\n")] {
+        let (_, said) = account(log, "101", "");
+        let failed: Vec<&str> = said.lines().filter(|line| line.contains(" failed net")).collect();
+        assert_eq!(failed, ["      failed net::loss: RCU: 85, 86 to 107"], "{said}");
+        assert!(!said.contains("word"), "{said}");
+    }
 }
