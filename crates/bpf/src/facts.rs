@@ -27,7 +27,7 @@ type Hooks = BTreeMap<String, u32>;
 const HOOK: &str = "btf_trace_";
 
 /// The fields that plans ask for. No others are looked up.
-const FIELDS: [&[Fields]; 10] = [
+const FIELDS: [&[Fields]; 11] = [
     sched::plan::NEEDED,
     sched::plan::OF_SLEEPS,
     sched::plan::DIFFERING,
@@ -35,13 +35,15 @@ const FIELDS: [&[Fields]; 10] = [
     block::OF_LIMITS,
     irq::NEEDED,
     net::NEEDED,
+    net::OF_SENDING,
     syscalls::NEEDED,
     reclaim::NEEDED,
     reclaim::OF_BOUNDS,
 ];
 
 /// The functions that plans ask for.
-const FUNCTIONS: [&[&str]; 2] = [&[sched::plan::TASK_ITERATOR], &writeback::RETURN_CALLS];
+const FUNCTIONS: [&[&str]; 3] =
+    [&[sched::plan::TASK_ITERATOR], &[net::FILE_ITERATOR], &writeback::RETURN_CALLS];
 
 /// Enumerations whose values differ between kernels.
 const ENUMS: [&str; 4] = ["wb_reason", "req_flag_bits", "req_op", "req_opf"];

@@ -22,6 +22,7 @@ pub mod block;
 pub mod empty;
 pub mod facts;
 pub mod irq;
+mod iterate;
 mod log;
 mod mapped;
 pub mod net;

@@ -2,7 +2,7 @@
 //! A BPF object in the kernel: opened, configured, its programs chosen by name, loaded, attached, iterated and counted.
 //! Every probe is one.
 
-use crate::{TimedRuns, stats, verdict};
+use crate::{TimedRuns, iterate, stats, verdict};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Iter, Link, MapCore as _, MapType, Object, ProgramMut};
 use std::collections::BTreeMap;
@@ -81,6 +81,14 @@ impl<S: Skel<'static>> LoadedObject<S> {
         let mut iterator = Iter::new(link).map_err(|error| failed(&error))?;
         iterator.read_to_end(&mut written).map_err(|error| failed(&error))?;
         Ok(written)
+    }
+
+    /// Runs a loaded iterator once over what belongs to a process, and returns what it wrote.
+    pub(crate) fn iterate_process(&self, name: &str, pid: u32) -> Result<Vec<u8>, String> {
+        let failed = |error: &dyn std::fmt::Display| format!("BPF iterator {name}: {error}");
+        let program = self.each().find(|(loaded, _)| *loaded == name);
+        let (_, program) = program.ok_or_else(|| failed(&"not loaded"))?;
+        iterate::over_process(program, pid).map_err(|error| failed(&error))
     }
 
     /// Kernel memory of the maps, in bytes.

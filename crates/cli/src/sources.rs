@@ -76,7 +76,10 @@ pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
             missing.push((Source::Block, state));
         }
     }
-    running.push(Running::new(&[Source::Tcp, Source::Sockets], NetCollector::open(cx)));
+    running.push(Running::new(
+        &[Source::Tcp, Source::Connections, Source::Sockets],
+        NetCollector::open(cx),
+    ));
     if cx.asked.syscalls {
         match SyscallCollector::open(cx) {
             Ok(calls) => running.push(Running::new(&[Source::Syscalls], calls)),

@@ -168,6 +168,13 @@ struct bpf_iter__task {
 	struct task_struct *task;
 };
 
+struct file;
+
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct file *file;
+};
+
 #pragma clang attribute pop
 
 /* include/linux/sched.h; the values are the same from 4.14 to 7.x */

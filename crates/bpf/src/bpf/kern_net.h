@@ -48,6 +48,8 @@ struct pid {
 struct sock {
 	struct sock_common __sk_common;
 	__u16 sk_type;
+	__u16 sk_protocol;
+	unsigned int sk_sndbuf;
 	struct pid *sk_peer_pid;
 	struct socket *sk_socket;
 };
@@ -66,6 +68,11 @@ struct tcp_sock {
 	__u32 srtt_us;
 	__u32 total_retrans;
 	__u32 write_seq; /* number of the next byte that its process sends */
+	__u32 snd_wnd;   /* bytes that the other end has room for, as it last said */
+	/* What it does since chrono_start, in jiffies, and the sums of what it did before. */
+	__u32 chrono_start;
+	__u32 chrono_stat[3];
+	__u8 chrono_type : 2;
 };
 
 struct sk_buff {
@@ -118,6 +125,12 @@ struct eventpoll {
 
 /* include/linux/net.h */
 #define SOCK_STREAM 1
+
+/* include/uapi/linux/in.h */
+#define IPPROTO_TCP 6
+
+/* include/net/tcp.h, enum tcp_chrono */
+#define TCP_CHRONO_BUSY 1
 
 /* include/linux/socket.h */
 #define AF_UNIX  1

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Which connections of TCP had to send again, and what the timer had waited.
+ * Which connections of TCP had to send again, and what the timer had waited; and by what those of a
+ * process are held up that have something to send.
  *
  * The hook is called for nothing but segments that are sent again. It runs in a soft interrupt or
  * in a system call; the kernel does not run a program that already runs on that CPU, and counts
@@ -32,40 +33,47 @@ struct {
 	__type(value, struct net_cpu);
 } cpus SEC(".maps");
 
-static __always_inline void note_addresses(struct net_resent *event, __u64 sock)
+static __always_inline void note_addresses(struct net_ends *ends, __u64 sock)
 {
-	event->family = NUMBER_AT(struct sock, sock, __sk_common.skc_family);
-	event->local_port = NUMBER_AT(struct sock, sock, __sk_common.skc_num);
-	event->remote_port = __builtin_bswap16(NUMBER_AT(struct sock, sock, __sk_common.skc_dport));
-	if (event->family == AF_INET) {
-		event->local[0] = NUMBER_AT(struct sock, sock, __sk_common.skc_rcv_saddr);
-		event->remote[0] = NUMBER_AT(struct sock, sock, __sk_common.skc_daddr);
+	ends->family = NUMBER_AT(struct sock, sock, __sk_common.skc_family);
+	ends->local_port = NUMBER_AT(struct sock, sock, __sk_common.skc_num);
+	ends->remote_port = __builtin_bswap16(NUMBER_AT(struct sock, sock, __sk_common.skc_dport));
+	if (ends->family == AF_INET) {
+		ends->local[0] = NUMBER_AT(struct sock, sock, __sk_common.skc_rcv_saddr);
+		ends->remote[0] = NUMBER_AT(struct sock, sock, __sk_common.skc_daddr);
 		return;
 	}
 	if (!bpf_core_field_exists(((struct sock_common *)0)->skc_v6_daddr))
 		return;
 	for (int i = 0; i < 4; i++) {
-		event->local[i] = NUMBER_AT(struct sock, sock,
-					    __sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32[i]);
-		event->remote[i] =
+		ends->local[i] = NUMBER_AT(struct sock, sock,
+					   __sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32[i]);
+		ends->remote[i] =
 			NUMBER_AT(struct sock, sock, __sk_common.skc_v6_daddr.in6_u.u6_addr32[i]);
 	}
 }
 
-static __always_inline void note_owner(struct net_resent *event, __u64 *cell, __u64 sock)
+static __always_inline void note_owner(struct net_ends *ends, __u64 *cell, __u64 sock)
 {
 	__u64 socket = ADDRESS_AT(cell, struct sock, sock, sk_socket), net, inode;
 
-	event->inode = 0;
+	ends->inode = 0;
 	if (socket) {
 		inode = socket + bpf_core_field_offset(struct socket_alloc, vfs_inode);
-		event->inode = NUMBER_AT(struct inode, inode, i_ino);
+		ends->inode = NUMBER_AT(struct inode, inode, i_ino);
 	}
-	event->netns = 0;
+	ends->netns = 0;
 	if (bpf_core_field_exists(((struct sock_common *)0)->skc_net.net)) {
 		net = ADDRESS_AT(cell, struct sock, sock, __sk_common.skc_net.net);
-		event->netns = NUMBER_AT(struct net, net, ns.inum);
+		ends->netns = NUMBER_AT(struct net, net, ns.inum);
 	}
+}
+
+static __always_inline void note_ends(struct net_ends *ends, __u64 *cell, __u64 sock)
+{
+	ends->sock = sock;
+	note_addresses(ends, sock);
+	note_owner(ends, cell, sock);
 }
 
 static __always_inline void note_timer(struct net_resent *event, __u64 sock)
@@ -106,10 +114,8 @@ static __always_inline int resent(unsigned long long *ctx, bool failed)
 	event->t_ns = bpf_ktime_get_ns();
 	event->failed = failed;
 	sock = address_of(&area->cell, (void *)arg(ctx, 0));
-	event->sock = sock;
 	event->state = NUMBER_AT(struct sock, sock, __sk_common.skc_state);
-	note_addresses(event, sock);
-	note_owner(event, &area->cell, sock);
+	note_ends(&event->ends, &area->cell, sock);
 	note_timer(event, sock);
 	note_segment(event, address_of(&area->cell, (void *)arg(ctx, 1)));
 	barrier();
@@ -130,5 +136,7 @@ int on_resent_3(unsigned long long *ctx)
 {
 	return resent(ctx, (int)arg(ctx, 2) != 0);
 }
+
+#include "net_sending.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -7,12 +7,23 @@
 #ifndef DEBURR_NET_H
 #define DEBURR_NET_H
 
+/* A connection. */
+struct net_ends {
+	__u64 sock;     /* address of the socket, which another one may have later */
+	__u64 inode;    /* of the socket's file; 0 = it has none, or none any more */
+	__u32 netns;    /* inode number of its network namespace; 0 = not known */
+	__u32 local[4]; /* in network byte order; IPv4: the first only */
+	__u32 remote[4];
+	__u16 local_port;
+	__u16 remote_port;
+	__u16 family;
+	__u16 pad[3];
+};
+
 /* A segment, or several that are sent as one, that TCP sends again. */
 struct net_resent {
 	__u64 t_ns;
-	__u64 sock;          /* address of the socket, which another one may have later */
-	__u64 inode;         /* of the socket's file; 0 = it has none, or none any more */
-	__u32 netns;         /* inode number of its network namespace; 0 = not known */
+	struct net_ends ends;
 	__u32 srtt_us8;      /* smoothed round-trip time in eighths of microseconds */
 	__u32 rto_jiffies;   /* the timer's present setting: of a timeout, what it waited */
 	__u32 total_retrans; /* segments that were sent again since the connection began, these too
@@ -20,16 +31,29 @@ struct net_resent {
 	__u32 data_segs_out; /* segments with data that were sent, those sent again included */
 	__u32 seq;           /* first byte */
 	__u32 snd_nxt;       /* first byte that was not sent yet */
-	__u32 local[4];      /* in network byte order; IPv4: the first only */
-	__u32 remote[4];
-	__u16 local_port;
-	__u16 remote_port;
-	__u16 family;
-	__u16 segs;       /* segments that it consists of; 0 = not known */
-	__u8 state;       /* as in include/net/tcp_states.h */
-	__u8 retransmits; /* timeouts since the other end last confirmed anything */
-	__u8 pending;     /* the timer that is set, ICSK_TIME_...; 0 = none: it has just expired */
-	__u8 failed;      /* it was dropped on this host */
+	__u16 segs;          /* segments that it consists of; 0 = not known */
+	__u8 state;          /* as in include/net/tcp_states.h */
+	__u8 retransmits;    /* timeouts since the other end last confirmed anything */
+	__u8 pending; /* the timer that is set, ICSK_TIME_...; 0 = none: it has just expired */
+	__u8 failed;  /* it was dropped on this host */
+	__u8 pad[2];
+};
+
+/*
+ * What a connection had to do with what it was given to send, since it began. `busy`: it had
+ * something that was not confirmed yet. Of that time, `window`: the other end's window was full,
+ * and `buffer`: everything was on its way, and the own buffer took no more. They exclude one
+ * another.
+ */
+struct net_sending {
+	struct net_ends ends;
+	__u32 busy_jiffies; /* wraps around, as do the others */
+	__u32 window_jiffies;
+	__u32 buffer_jiffies;
+	__u32 srtt_us8;
+	__u32 window_bytes;  /* that the other end has room for, as it last said */
+	__u32 buffer_bytes;  /* of the own buffer, with overhead */
+	__u32 waiting_bytes; /* not sent yet */
 	__u32 pad;
 };
 
@@ -41,6 +65,7 @@ struct net_cpu {
 };
 
 _Static_assert(sizeof(struct net_resent) == 104, "no hidden padding");
+_Static_assert(sizeof(struct net_sending) == 96, "no hidden padding");
 _Static_assert(sizeof(struct net_cpu) == 64, "CPUs do not share cache lines");
 
 #endif

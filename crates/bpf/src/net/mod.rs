@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The network probe: which connections of TCP had to send again, and why.
+//! The network probe: which connections of TCP had to send again, and why; and by what connections are held up that have
+//! something to send.
 
 mod plan;
+mod sending;
 
 pub use plan::NetPlan;
+pub use sending::Sending;
 
-pub(crate) use plan::NEEDED;
+pub(crate) use plan::{FILE_ITERATOR, NEEDED, OF_SENDING};
 
 use crate::log::{self, Log};
 use crate::mapped::{Mapped, Plain};
 use crate::object::LoadedObject;
-use crate::skel::net::types::{net_cpu, net_resent};
+use crate::skel::net::types::{net_cpu, net_ends, net_resent};
 use crate::skel::net::{NetSkel, NetSkelBuilder};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
@@ -41,11 +44,9 @@ pub enum Trigger {
     Answer,
 }
 
-/// A segment, or several that are sent as one, that were sent again.
+/// A connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Resent {
-    /// When, nanoseconds of `CLOCK_MONOTONIC`.
-    pub t_ns: u64,
+pub struct Ends {
     /// Identifies the socket while it exists.
     pub sock: u64,
     /// Inode number of the socket's file; `None` = no process has it open any more, or not yet.
@@ -56,6 +57,15 @@ pub struct Resent {
     pub local: SocketAddr,
     /// Address and port of the other end.
     pub remote: SocketAddr,
+}
+
+/// A segment, or several that are sent as one, that were sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resent {
+    /// When, nanoseconds of `CLOCK_MONOTONIC`.
+    pub t_ns: u64,
+    /// Of which connection.
+    pub ends: Ends,
     /// Why.
     pub trigger: Trigger,
     /// Smoothed round-trip time; 0 = none was measured yet.
@@ -93,18 +103,16 @@ impl NetProbe {
     /// The error of libbpf or the kernel, with the operation that failed.
     pub fn open(plan: &NetPlan, cpus: u32) -> Result<Self, String> {
         let entries = log::entries_of_each(cpus).min(ENTRIES);
-        let mut object =
-            LoadedObject::load(NetSkelBuilder::default(), &[plan.program()], |open| {
-                let rodata =
-                    open.maps.rodata_data.as_deref_mut().expect("the object has constants");
-                rodata.log_entries = entries;
-                open.maps.cpus.set_max_entries(cpus)?;
-                open.maps.entries.set_max_entries(cpus * entries)
-            })?;
+        let mut object = LoadedObject::load(NetSkelBuilder::default(), &plan.programs(), |open| {
+            let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
+            rodata.log_entries = entries;
+            open.maps.cpus.set_max_entries(cpus)?;
+            open.maps.entries.set_max_entries(cpus * entries)
+        })?;
         let maps = &object.skel.maps;
         let areas = Mapped::new(&maps.cpus, cpus as usize)?;
         let log = Mapped::new(&maps.entries, (cpus * entries) as usize)?;
-        object.attach_all()?;
+        object.attach(plan.program())?;
         let ns_per_jiffy = crate::writeback::ns_per_jiffy();
         Ok(Self { object, cpus: areas, log: Log::new(log, cpus), ns_per_jiffy })
     }
@@ -116,6 +124,22 @@ impl NetProbe {
             |cpu| cpus.u64(cpu, offset_of!(net_cpu, head)),
             |entry| each(decode(entry, ns_per_jiffy)),
         );
+    }
+
+    /// The connections that a process has open and that ever had something to send, unless the kernel cannot tell
+    /// ([`NetPlan::no_sending`]). It takes no lock, so that no process can hold it up.
+    ///
+    /// # Errors
+    /// That of the kernel, also if the process does not exist.
+    pub fn sending(&self, pid: u32) -> Result<Vec<Sending>, String> {
+        let written = self.object.iterate_process(plan::ON_FILE, pid)?;
+        Ok(sending::decode(&written))
+    }
+
+    /// The length of the kernel's jiffy, in which the states of connections are counted.
+    #[must_use]
+    pub fn ns_per_jiffy(&self) -> u64 {
+        self.ns_per_jiffy
     }
 
     /// What was lost so far, by kind; only counts that are not 0.
@@ -154,14 +178,9 @@ fn decode(it: &net_resent, ns_per_jiffy: u64) -> Resent {
     /// `TCP_SYN_SENT` in `include/net/tcp_states.h`.
     const SYN_SENT: u8 = 2;
     let rto_ns = u64::from(it.rto_jiffies) * ns_per_jiffy;
-    let address = |words: [u32; 4], port| SocketAddr::new(address_of(it.family, words), port);
     Resent {
         t_ns: it.t_ns,
-        sock: it.sock,
-        inode: Some(it.inode).filter(|&inode| inode != 0),
-        netns: Some(it.netns).filter(|&netns| netns != 0),
-        local: address(it.local, it.local_port),
-        remote: address(it.remote, it.remote_port),
+        ends: ends(&it.ends),
         // The kernel clears what is pending before the timer's handler sends again, and sets the next timer after it.
         trigger: match (it.pending, it.retransmits) {
             (0, 1..) => Trigger::Timeout { waited_ns: rto_ns },
@@ -177,6 +196,17 @@ fn decode(it: &net_resent, ns_per_jiffy: u64) -> Resent {
         snd_nxt: it.snd_nxt,
         connecting: it.state == SYN_SENT,
         failed: it.failed != 0,
+    }
+}
+
+fn ends(it: &net_ends) -> Ends {
+    let address = |words: [u32; 4], port| SocketAddr::new(address_of(it.family, words), port);
+    Ends {
+        sock: it.sock,
+        inode: Some(it.inode).filter(|&inode| inode != 0),
+        netns: Some(it.netns).filter(|&netns| netns != 0),
+        local: address(it.local, it.local_port),
+        remote: address(it.remote, it.remote_port),
     }
 }
 
@@ -212,21 +242,21 @@ mod tests {
     #[test]
     fn addresses_and_times_are_decoded() {
         let word = |bytes| u32::from_ne_bytes(bytes);
-        let it = net_resent {
+        let of = net_ends {
             family: 2,
             local: [word([10, 0, 0, 1]), 7, 7, 7],
             remote: [word([10, 0, 0, 2]), 7, 7, 7],
             local_port: 80,
             remote_port: 5000,
-            srtt_us8: 8000,
-            ..net_resent::default()
+            ..net_ends::default()
         };
+        let it = net_resent { ends: of, srtt_us8: 8000, ..net_resent::default() };
         let resent = decode(&it, 1);
-        assert_eq!(resent.local.to_string(), "10.0.0.1:80");
-        assert_eq!(resent.remote.to_string(), "10.0.0.2:5000");
-        assert_eq!((resent.srtt_ns, resent.segs, resent.inode), (1_000_000, 1, None));
+        assert_eq!(resent.ends.local.to_string(), "10.0.0.1:80");
+        assert_eq!(resent.ends.remote.to_string(), "10.0.0.2:5000");
+        assert_eq!((resent.srtt_ns, resent.segs, resent.ends.inode), (1_000_000, 1, None));
         let mapped = [0, 0, 0xffff_u32.to_be(), word([10, 0, 0, 2])];
-        let it = net_resent { family: 10, remote: mapped, remote_port: 5000, ..it };
-        assert_eq!(decode(&it, 1).remote.to_string(), "10.0.0.2:5000");
+        let of = net_ends { family: 10, remote: mapped, remote_port: 5000, ..of };
+        assert_eq!(ends(&of).remote.to_string(), "10.0.0.2:5000");
     }
 }

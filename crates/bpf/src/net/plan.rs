@@ -18,12 +18,42 @@ pub(crate) const NEEDED: &[Fields] = &[
     ("inode", &["i_ino"]),
 ];
 
+/// The fields that the state of connections needs, besides.
+pub(crate) const OF_SENDING: &[Fields] = &[
+    (
+        "tcp_sock",
+        &[
+            "chrono_type",
+            "chrono_start",
+            "chrono_stat",
+            "snd_wnd",
+            "write_seq",
+            "snd_nxt",
+            "srtt_us",
+        ],
+    ),
+    ("sock", &["sk_protocol", "sk_sndbuf"]),
+    ("file", &["private_data", "f_inode"]),
+    ("inode", &["i_mode"]),
+    ("socket", &["sk"]),
+    // An iteration can be that over one process.
+    ("bpf_iter_aux_info", &["task"]),
+];
+
+/// The function that exists where `iter/task_file` programs can be attached.
+pub(crate) const FILE_ITERATOR: &str = "bpf_iter_task_file";
+
+/// The program that runs over the files of a process.
+pub(super) const ON_FILE: &str = "on_file";
+
 /// What to load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetPlan {
     /// Number of arguments of `tcp_retransmit_skb`. With 3, the kernel also tells of segments that were dropped on this
     /// host.
     pub arguments: u32,
+    /// Why it cannot be told by what connections are held up that have something to send, as a clause.
+    pub no_sending: Option<String>,
 }
 
 impl NetPlan {
@@ -34,13 +64,25 @@ impl NetPlan {
     pub fn new(facts: &Facts) -> Result<Self, String> {
         match (facts.obstacle(NEEDED, &HOOKS), facts.arguments(HOOK)) {
             (Some(obstacle), _) => Err(obstacle),
-            (None, arguments) => Ok(Self { arguments: arguments.unwrap_or(2) }),
+            (None, arguments) => {
+                let no_iterator = || "this kernel has no iterator over files".to_owned();
+                let no_sending = facts
+                    .obstacle(OF_SENDING, &[])
+                    .or_else(|| (!facts.has_function(FILE_ITERATOR)).then(no_iterator));
+                Ok(Self { arguments: arguments.unwrap_or(2), no_sending })
+            }
         }
     }
 
     /// The program that is loaded and attached.
     pub(super) fn program(&self) -> &'static str {
         if self.arguments == 3 { "on_resent_3" } else { "on_resent_2" }
+    }
+
+    /// All programs that are loaded.
+    pub(super) fn programs(&self) -> Vec<&'static str> {
+        let on_file = self.no_sending.is_none().then_some(ON_FILE);
+        [self.program()].into_iter().chain(on_file).collect()
     }
 }
 
@@ -59,5 +101,18 @@ mod tests {
         assert_eq!(program(3), Ok("on_resent_3"));
         assert!(program(4).unwrap_err().contains("4 arguments"));
         assert!(NetPlan::new(&kernel_with(&[])).unwrap_err().contains(HOOK));
+    }
+
+    #[test]
+    fn the_state_of_connections_needs_an_iteration_over_one_process() {
+        let mut facts = kernel_with(&[(HOOK, 3)]);
+        let why = |facts: &Facts| NetPlan::new(facts).unwrap().no_sending;
+        assert!(why(&facts).unwrap().contains("iterator"));
+        facts.functions.insert(FILE_ITERATOR);
+        assert_eq!(why(&facts), None);
+        assert_eq!(NetPlan::new(&facts).unwrap().programs(), ["on_resent_3", ON_FILE]);
+        facts.fields.remove(&("bpf_iter_aux_info", "task"));
+        assert_eq!(why(&facts).unwrap(), "this kernel lacks bpf_iter_aux_info.task");
+        assert_eq!(NetPlan::new(&facts).unwrap().programs(), ["on_resent_3"]);
     }
 }

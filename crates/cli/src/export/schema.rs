@@ -192,7 +192,8 @@ const IDENTITIES: [&str; 24] = [
     "entry",
 ];
 /// Columns that are 0 or 1.
-const FLAGS: [&str; 13] = [
+const FLAGS: [&str; 14] = [
+    "accepted",
     "root",
     "kernel",
     "kernel_thread",
@@ -273,13 +274,19 @@ const COUNTS: [&str; 59] = [
 const PLAIN: [&str; 2] = ["nice", "weight"];
 
 /// Columns that hold something else than the other numbers of their table.
-pub(super) const OTHERWISE: [(&str, &str, Holds); 36] = [
+pub(super) const OTHERWISE: [(&str, &str, Holds); 42] = [
     ("interrupts", "longest_ns", Holds::Maximum),
     ("resent", "connections", Holds::Level),
     ("resent", "srtt_ns", Holds::Level),
     ("resent", "rto_ns", Holds::Maximum),
     ("resent", "data_segments", Holds::Level),
     ("resent", "total_segments", Holds::Level),
+    ("sending", "connections", Holds::Level),
+    ("sending", "accepted", Holds::Fact),
+    ("sending", "srtt_ns", Holds::Level),
+    ("sending", "window_bytes", Holds::Level),
+    ("sending", "buffer_bytes", Holds::Level),
+    ("sending", "waiting_bytes", Holds::Level),
     ("datagrams", "waiting_bytes", Holds::Level),
     ("datagrams", "buffer_bytes", Holds::Fact),
     ("datagrams", "most_buffer_bytes", Holds::Fact),

@@ -6,11 +6,13 @@ use super::stage::{Job, Stage};
 use super::victim::{Summary, Window, now_ns, sleep_until};
 use super::victims::{Running, Victim, VictimSpec, WhichRun};
 use anyhow::{Result, ensure};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
+use rustix::net::{AddressFamily, SocketType, socket};
 use rustix::thread::{ClockId, set_name};
 use serde::Deserialize;
-use std::io::{BufRead as _, Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::io::{self, BufRead as _, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -43,6 +45,10 @@ pub(crate) enum Does {
     Asks,
     /// Sends large messages, which nobody answers.
     Sends,
+    /// The same without ever standing in a call that sends: it waits until there is room, as an event loop does.
+    Streams,
+    /// The same to those that have asked for the connection.
+    Serves,
 }
 
 impl Does {
@@ -50,14 +56,20 @@ impl Does {
         match self {
             Self::Asks => "asks",
             Self::Sends => "sends",
+            Self::Streams => "streams",
+            Self::Serves => "serves",
         }
     }
 
     fn bytes(self) -> usize {
         match self {
             Self::Asks => QUESTION,
-            Self::Sends => LOAD,
+            Self::Sends | Self::Streams | Self::Serves => LOAD,
         }
+    }
+
+    fn waits_for_room(self) -> bool {
+        matches!(self, Self::Streams | Self::Serves)
     }
 }
 
@@ -81,6 +93,8 @@ impl Victim for ExchangeSpec {
         let what = match self.does {
             Does::Asks => "asks a backend",
             Does::Sends => "sends 64 KiB to a backend",
+            Does::Streams => "streams 64 KiB to a backend",
+            Does::Serves => "sends 64 KiB to a client",
         };
         vec![
             format!(
@@ -88,7 +102,8 @@ impl Victim for ExchangeSpec {
                 ms(self.period_us)
             ),
             format!(
-                "the backend sleeps {} ms for each message, in the control run {} ms",
+                "the {} sleeps {} ms for each message, in the control run {} ms",
+                if self.does == Does::Serves { "client" } else { "backend" },
                 ms(self.hold_us),
                 ms(self.control_hold_us)
             ),
@@ -112,7 +127,10 @@ impl Victim for ExchangeSpec {
             cpus: None,
             nice: None,
             realtime: false,
-            what: &words("backend", &[format!("--hold-us={hold_us}")]),
+            what: &words(
+                "backend",
+                &[format!("--hold-us={hold_us}"), format!("--connections={}", self.connections)],
+            ),
         })?;
         let own = [
             format!("--workers={}", self.workers),
@@ -149,50 +167,97 @@ pub(crate) struct BackendArgs {
     /// Time to sleep for each message
     #[arg(long)]
     hold_us: u64,
+    /// Connections that it asks for, if it is a client
+    #[arg(long)]
+    connections: u32,
 }
 
 /// Takes messages, for ever. A connection has a thread of its own.
 pub(crate) fn serve(args: &BackendArgs) -> Result<()> {
+    if args.does == Does::Serves {
+        return ask(args);
+    }
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port))?;
-    if args.does == Does::Sends {
+    if args.does != Does::Asks {
         set_socket_recv_buffer_size(&listener, BUFFER)?;
     }
     println!("ready");
     std::thread::scope(|scope| {
         for connection in listener.incoming() {
-            let mut connection = connection?;
-            scope.spawn(move || {
-                let mut message = vec![0; args.does.bytes()];
-                // It ends with the connection.
-                while connection.read_exact(&mut message).is_ok() {
-                    std::thread::sleep(Duration::from_micros(args.hold_us));
-                    if args.does == Does::Asks && connection.write_all(b"x").is_err() {
-                        break;
-                    }
-                }
-            });
+            let connection = connection?;
+            scope.spawn(move || take(args, connection));
         }
         Ok(())
     })
+}
+
+/// Takes messages, for ever, on connections that it asks the victim for.
+fn ask(args: &BackendArgs) -> Result<()> {
+    println!("ready");
+    let connect = || -> io::Result<TcpStream> {
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        set_socket_recv_buffer_size(&socket, BUFFER)?;
+        rustix::net::connect(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, args.port)))?;
+        Ok(socket.into())
+    };
+    std::thread::scope(|scope| {
+        // It ends with the experiment. Further connections than the victim accepts stay in its queue.
+        let mut connected = 0;
+        while connected < args.connections {
+            match connect() {
+                Ok(connection) => {
+                    connected += 1;
+                    scope.spawn(move || take(args, connection));
+                }
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    })
+}
+
+fn take(args: &BackendArgs, mut connection: TcpStream) {
+    let mut message = vec![0; args.does.bytes()];
+    // It ends with the connection.
+    while connection.read_exact(&mut message).is_ok() {
+        std::thread::sleep(Duration::from_micros(args.hold_us));
+        if args.does == Does::Asks && connection.write_all(b"x").is_err() {
+            break;
+        }
+    }
 }
 
 /// Connections that nobody uses.
 struct Pool {
     free: Mutex<Vec<TcpStream>>,
     given_back: Condvar,
+    /// The socket on which clients asked for them: it listens on.
+    _listener: Option<TcpListener>,
 }
 
 impl Pool {
     fn of(args: &ExchangeArgs) -> Result<Self> {
+        let address = (Ipv4Addr::LOCALHOST, args.port);
+        let listener = match args.does {
+            Does::Serves => Some(TcpListener::bind(address)?),
+            _ => None,
+        };
         let connect = |_| -> Result<TcpStream> {
-            let connection = TcpStream::connect((Ipv4Addr::LOCALHOST, args.port))?;
-            if args.does == Does::Sends {
+            let connection = match &listener {
+                Some(listener) => listener.accept()?.0,
+                None => TcpStream::connect(address)?,
+            };
+            if args.does != Does::Asks {
                 set_socket_send_buffer_size(&connection, BUFFER)?;
             }
+            connection.set_nonblocking(args.does.waits_for_room())?;
             Ok(connection)
         };
         let free = (0..args.connections).map(connect).collect::<Result<_>>()?;
-        Ok(Self { free: Mutex::new(free), given_back: Condvar::new() })
+        Ok(Self { free: Mutex::new(free), given_back: Condvar::new(), _listener: listener })
     }
 
     fn take(&self) -> TcpStream {
@@ -215,7 +280,7 @@ impl Pool {
 /// window as JSON.
 pub(crate) fn work_until_told(args: &ExchangeArgs) -> Result<()> {
     let pool = Pool::of(args)?;
-    let mut stdin = std::io::stdin().lock();
+    let mut stdin = io::stdin().lock();
     let mut line = String::new();
     stdin.read_line(&mut line)?;
     line.clear();
@@ -247,7 +312,11 @@ fn work(args: &ExchangeArgs, pool: &Pool, stop: &AtomicBool) -> Result<Vec<(u64,
     while !stop.load(Ordering::Relaxed) {
         sleep_until(due_ns);
         let mut connection = pool.take();
-        connection.write_all(&message)?;
+        if args.does.waits_for_room() {
+            send_as_there_is_room(&mut connection, &message)?;
+        } else {
+            connection.write_all(&message)?;
+        }
         if args.does == Does::Asks {
             connection.read_exact(&mut [0])?;
         }
@@ -257,4 +326,19 @@ fn work(args: &ExchangeArgs, pool: &Pool, stop: &AtomicBool) -> Result<Vec<(u64,
         due_ns = (due_ns + args.period_us * 1000).max(done_ns);
     }
     Ok(answers)
+}
+
+/// Sends a message over a connection that does not block.
+fn send_as_there_is_room(connection: &mut TcpStream, message: &[u8]) -> io::Result<()> {
+    let mut left = message;
+    while !left.is_empty() {
+        match connection.write(left) {
+            Ok(sent) => left = &left[sent..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                poll(&mut [PollFd::new(&*connection, PollFlags::OUT)], None)?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }

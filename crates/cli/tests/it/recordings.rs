@@ -213,7 +213,7 @@ fn a_disk_that_fills_up_ends_the_recording_and_keeps_what_is_in_it() {
     let shown = path.to_str().unwrap();
     // `ulimit -f` counts blocks of 512 B: room for the tables and a few seconds.
     let output =
-        expect(&mut deburr_after("ulimit -f 510", &["record", "-d", "10m", "-o", shown]), 4);
+        expect(&mut deburr_after("ulimit -f 520", &["record", "-d", "10m", "-o", shown]), 4);
     let message = stderr(&output);
     assert!(message.contains("ends here") && message.contains(shown), "{message}");
     let report = run(&["report", shown], 0);
@@ -227,7 +227,7 @@ fn a_report_is_given_even_if_its_recording_failed() {
     let path = directory.path().join("x.deburr");
     let shown = path.to_str().unwrap();
     // Room for the tables, and for some more of them.
-    let mut command = deburr_after("ulimit -f 480", &["-d", "8", "-o", shown]);
+    let mut command = deburr_after("ulimit -f 490", &["-d", "8", "-o", shown]);
     let output = expect(&mut command, 4);
     assert!(stdout(&output).starts_with("watched host"), "{}", stdout(&output));
     assert!(stderr(&output).contains("ends here"), "{}", stderr(&output));

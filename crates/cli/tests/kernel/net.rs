@@ -141,6 +141,75 @@ time.sleep(1.5)
 tell(sent=sent, received=received, drops=drops(it), buffer=it.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
 "#;
 
+/// Connections over which as much is sent as the other end takes, to readers of random pace, with random buffers. Those of
+/// clients were asked for by the other end; what servers read slowly, this end had asked for.
+const SENDERS: &str = r#"
+import random, select, threading
+unshare()
+KINDS, SEED = sys.argv[2].split(","), int(sys.argv[3])
+random.seed(SEED)
+
+def info(it):
+    busy, window, buffer = struct.unpack_from("3Q", it.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192), 168)
+    return {"busy": busy * 1000, "window": window * 1000, "buffer": buffer * 1000}
+
+def read(it, pause_s, size):
+    while it.recv(size):
+        time.sleep(pause_s)
+
+def connection(kind):
+    "Both ends, of which another process has the other one, and reads."
+    listener = socket.socket()
+    pause_s, size = (0, 1 << 20) if kind == "fast" else (random.uniform(0.002, 0.03), random.randrange(4096, 32768))
+    buffer, own = random.choice([16384, 65536]), random.choice([0, 0, 16384])
+    if kind != "fast":
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    if kind == "client":
+        def ask():
+            other = socket.socket()
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+            other.connect(listener.getsockname())
+            read(other, pause_s, size)
+        pid = child(ask)
+        it, _ = listener.accept()
+    else:
+        pid = child(lambda: read(listener.accept()[0], pause_s, size))
+        it = socket.socket()
+        if own and kind != "fast":
+            it.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, own)
+        it.connect(listener.getsockname())
+    # It listens on, so that it can be seen who asked.
+    return kind, it, pid, listener
+
+def send(it):
+    it.setblocking(False)
+    while time.monotonic() < stop:
+        try:
+            it.send(bytes(random.randrange(1, 60000)))
+        except BlockingIOError:
+            select.select([], [it], [], 0.1)
+        time.sleep(0.0005)
+
+time.sleep(1.3)
+all = [connection(kind) for kind in KINDS]
+stop = time.monotonic() + 3.5
+threads = [threading.Thread(target=send, args=[it]) for _, it, _, _ in all]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+# Until everything was read, and looked at again.
+for _, it, _, _ in all:
+    while struct.unpack("i", __import__("fcntl").ioctl(it, 0x5411, bytes(4)))[0]:
+        time.sleep(0.05)
+time.sleep(2.5)
+tell(all=[{"kind": kind, "local": "%s:%d" % it.getsockname(), "remote": "%s:%d" % it.getpeername()} | info(it)
+          for kind, it, _, _ in all])
+for _, it, pid, _ in all:
+    it.close()
+    os.kill(pid, signal.SIGKILL)
+"#;
+
 /// Clients that connect to a server with a short queue, which accepts none of them for a while.
 const REFUSED: &str = r#"
 unshare()
@@ -302,5 +371,65 @@ fn requests_that_are_dropped_are_those_that_the_listener_counts() {
         assert_eq!((of("max(most_waiting)"), of("max(waiting)")), (2, 3));
         let finding = found(recording, "NET002").expect("it is found");
         assert!(finding["title"].as_str().unwrap().contains("127.0.0.1:8080"), "{finding:#}");
+    });
+}
+
+/// What was recorded of a connection: busy, window and buffer in nanoseconds, and who had asked for it.
+fn recorded_of(recording: &Path, it: &serde_json::Value) -> ([i64; 3], Option<bool>) {
+    let ends = [it["local"].as_str().unwrap(), it["remote"].as_str().unwrap()];
+    let connection = Connection::open(recording).unwrap();
+    let sql = "SELECT sum(busy_ns), sum(window_ns), sum(buffer_ns), max(accepted) FROM sending
+               WHERE local = ?1 AND remote = ?2";
+    let number = |row: &rusqlite::Row<'_>, at| row.get::<_, Option<i64>>(at);
+    let all = connection.query_row(sql, ends, |row| {
+        let [busy, window, buffer] = [0, 1, 2].map(|at| number(row, at).map(|it| it.unwrap_or(0)));
+        Ok(([busy?, window?, buffer?], number(row, 3)?.map(|it| it == 1)))
+    });
+    all.unwrap()
+}
+
+/// The kernel itself is the witness, asked through the socket by its owner, which knows both ends.
+#[test]
+fn what_holds_up_connections_is_what_their_sockets_count() {
+    in_namespace("what_holds_up_connections_is_what_their_sockets_count", |recording| {
+        let seed = std::process::id().to_string();
+        let kinds = "server,client,fast,server,client,server";
+        let told = recorded(SENDERS, &[kinds, &seed], recording);
+        let all = told["all"].as_array().unwrap();
+        let (mut of_servers, mut worst) = (0, (0, ""));
+        for it in all {
+            let ([_, window, buffer], accepted) = recorded_of(recording, it);
+            // The kernel's jiffies, of up to 10 ms, at each of some ten looks at most.
+            let near = |now: i64, name: &str| {
+                let own = number(it, name);
+                assert!((now - own).abs() <= 60_000_000 + own / 20, "{name} {now}: {it} of {told}");
+            };
+            near(window, "window");
+            near(buffer, "buffer");
+            let kind = it["kind"].as_str().unwrap();
+            if window + buffer > 0 {
+                assert_eq!(accepted, Some(kind == "client"), "{it} of {told}");
+            }
+            if kind == "server" {
+                of_servers += window;
+                worst = worst.max((window + buffer, it["remote"].as_str().unwrap()));
+            }
+        }
+        assert!(of_servers > 1_000_000_000, "{told}");
+        let finding = found(recording, "NET004").expect("it is found");
+        assert_eq!(finding["victim"]["comm"], "python3", "{finding:#}");
+        assert!(finding["title"].as_str().unwrap().contains(worst.1), "{finding:#}");
+    });
+}
+
+/// The decoy: as much waits for as long, for clients, and beside it a bulk transfer.
+#[test]
+fn clients_that_read_slowly_are_no_loss() {
+    in_namespace("clients_that_read_slowly_are_no_loss", |recording| {
+        let told = recorded(SENDERS, &["client,client,fast", "7"], recording);
+        let all = told["all"].as_array().unwrap();
+        let late: i64 = all.iter().map(|it| recorded_of(recording, it).0[1]).sum();
+        assert!(late > 1_000_000_000, "{told}");
+        assert_eq!(found(recording, "NET004"), None);
     });
 }

@@ -40,6 +40,8 @@ pub enum Source {
     Reclaim,
     /// BPF network probe: what connections of TCP had to send again.
     Tcp,
+    /// BPF network probe over the files of the target: by what connections are held up that have something to send.
+    Connections,
     /// `/proc/PID/net`: what sockets of UDP and listening sockets dropped.
     Sockets,
     /// BPF probe of interrupts: what they took, on which CPU, from whom.
@@ -50,7 +52,7 @@ pub enum Source {
 
 impl Source {
     /// All sources, in the order of reports.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Sched,
         Self::Timeline,
         Self::Schedstat,
@@ -66,6 +68,7 @@ impl Source {
         Self::Syscalls,
         Self::Reclaim,
         Self::Tcp,
+        Self::Connections,
         Self::Sockets,
         Self::Interrupts,
         Self::Observer,
@@ -80,7 +83,7 @@ impl Source {
             Self::Runtime => 3,
             // An ordinary observation has no coverage of these.
             Self::CpuCheck | Self::Syscalls => 4,
-            Self::Reclaim | Self::Tcp | Self::Sockets | Self::Interrupts => 5,
+            Self::Reclaim | Self::Tcp | Self::Connections | Self::Sockets | Self::Interrupts => 5,
             _ => 1,
         }
     }
@@ -110,6 +113,7 @@ impl Source {
             Self::Syscalls => "bpf:syscalls",
             Self::Reclaim => "bpf:reclaim",
             Self::Tcp => "bpf:tcp",
+            Self::Connections => "bpf:connections",
             Self::Sockets => "/proc/PID/net",
             Self::Interrupts => "bpf:irq",
             Self::Observer => "observer",

@@ -54,7 +54,7 @@ pub use hist::{WAIT_BUCKETS, WaitHist, bucket_of, bucket_range_ns};
 pub use host_facts::{HostFacts, MOST_FACT_BYTES};
 pub use interrupts::{InterruptContext, InterruptKind, InterruptTick};
 pub use long_wait::LongWait;
-pub use net::{DatagramTick, ListenerTick, NetnsTick, ResentTick};
+pub use net::{DatagramTick, ListenerTick, NetnsTick, ResentTick, SendingTick};
 pub use reclaim::{MemoryBound, MemoryReading, ReclaimKind, ReclaimTick};
 pub use runtime::{Confidence, NamedThreads, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
 pub use sleep::{
@@ -124,6 +124,9 @@ pub enum Record {
     Interrupts(Box<InterruptTick>),
     /// What a connection of TCP had to send again (BPF network probe), each second.
     Resent(Box<ResentTick>),
+    /// By what a connection of TCP of the target was held up that had something to send (BPF network probe), each second or
+    /// less often. Absent when the target is the host.
+    Sending(Box<SendingTick>),
     /// What a socket of UDP dropped, each second.
     Datagrams(Box<DatagramTick>),
     /// Requests for connections in a network namespace, each second.
@@ -186,6 +189,7 @@ impl Record {
             Self::Memory(it) => it,
             Self::Interrupts(it) => &**it,
             Self::Resent(it) => &**it,
+            Self::Sending(it) => &**it,
             Self::Datagrams(it) => &**it,
             Self::Netns(it) => &**it,
             Self::Listener(it) => &**it,

@@ -53,6 +53,44 @@ pub struct ResentTick {
 
 observed! { it: ResentTick over t0_ns..t1_ns, from Source::Tcp; to it.proc }
 
+/// By what a connection of TCP was held up that had something to send, since it was last looked at (BPF network probe, over
+/// the files of the target's processes).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SendingTick {
+    /// Start.
+    pub t0_ns: u64,
+    /// End.
+    pub t1_ns: u64,
+    /// A process that has the socket open; `None` = these are several connections.
+    pub proc: Option<ProcId>,
+    /// Inode number of the network namespace; `None` = not known.
+    pub netns: Option<u32>,
+    /// Own address and port; `None` = these are several connections, each of which was held up little.
+    pub local: Option<String>,
+    /// Address and port of the other end.
+    pub remote: Option<String>,
+    /// Number of connections.
+    pub connections: u64,
+    /// Whether the other end had asked for the connection: somebody listens at the own port; `None` = not known.
+    pub accepted: Option<bool>,
+    /// Time in which something was to be sent, or not confirmed yet.
+    pub busy_ns: u64,
+    /// Of this: the other end's receive window was full.
+    pub window_ns: u64,
+    /// Of this: everything was on its way, and the own send buffer took no more.
+    pub buffer_ns: u64,
+    /// Smoothed round-trip time at the end; `None` = none was measured yet.
+    pub srtt_ns: Option<u64>,
+    /// Bytes that the other end had room for at the end, as it last said.
+    pub window_bytes: u64,
+    /// Size of the own send buffer at the end, for data and their overhead.
+    pub buffer_bytes: u64,
+    /// Bytes that were not sent yet at the end.
+    pub waiting_bytes: u64,
+}
+
+observed! { it: SendingTick over t0_ns..t1_ns, from Source::Connections; to it.proc }
+
 /// Datagrams that a socket of UDP dropped in a second, because its receive buffer was full or for lack of memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatagramTick {

@@ -143,6 +143,11 @@ fn amount(record: &Record) -> u64 {
         }
         Record::Interrupts(it) => sum([it.ns, it.count, it.bursts, it.longest_ns]),
         Record::Resent(it) => resent(it),
+        Record::Sending(it) => {
+            let times = [it.connections, it.busy_ns, it.window_ns, it.buffer_ns];
+            let sizes = [it.window_bytes, it.buffer_bytes, it.waiting_bytes];
+            sum(times.into_iter().chain(sizes).chain(it.srtt_ns))
+        }
         Record::Datagrams(it) => {
             let sizes = it.buffer_bytes.into_iter().chain(it.most_buffer_bytes);
             sum(sizes.chain([it.drops, it.waiting_bytes]))

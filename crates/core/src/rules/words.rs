@@ -82,6 +82,16 @@ pub(super) fn of_every_second(ns_per_s: u64) -> String {
     }
 }
 
+/// The same of connections.
+pub(super) fn of_every_second_of_connections(ns_per_s: u64) -> String {
+    let text = units::duration(ns_per_s as f64);
+    if ns_per_s > 1_000_000_000 {
+        format!("{text} in every second, summed over them,")
+    } else {
+        format!("{text} of every second")
+    }
+}
+
 /// An evidence line that covers the whole window.
 pub(super) fn evidence(
     view: &View,

@@ -29,7 +29,7 @@ pub use host::{CpuTotals, CpuView, Load, ObserverView, PsiView};
 pub use interrupts::{InterruptKey, InterruptSource, InterruptView, Interrupted};
 pub use limits::ProcessLimit;
 pub use longest_wait::WholeWait;
-pub use net::{Connection, Connections, Datagrams, Listener, NetKey, NetView, NetnsTotals};
+pub use net::{Connection, Connections, Datagrams, Listener, NetKey, NetView, NetnsTotals, Sender};
 pub use over_time::{Heat, OverTime};
 pub use plots::{DevicePlot, LoadPlot, Plots, ThreadPlot};
 pub use process::{Delay, Group, GroupCulprit, Groups, Idle, ProcessView, ThreadNameTotals, Usage};
@@ -141,6 +141,7 @@ impl Fold {
             Record::Memory(reading) => view.reclaim.reading(reading),
             Record::Interrupts(tick) => view.interrupts.tick(tick),
             Record::Resent(tick) => view.net.resent(tick),
+            Record::Sending(tick) => view.net.sending(tick),
             Record::Datagrams(tick) => view.net.datagrams(tick),
             Record::Netns(tick) => view.net.netns(tick),
             Record::Listener(tick) => view.net.listener(tick),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the network lost, by connection and socket.
 
-use crate::recording::{DatagramTick, ListenerTick, NetnsTick, ProcId, ResentTick};
+use crate::recording::{DatagramTick, ListenerTick, NetnsTick, ProcId, ResentTick, SendingTick};
 use std::collections::BTreeMap;
 
 /// Connections, and sockets of each kind, that are kept one by one.
@@ -73,6 +73,54 @@ impl Connection {
     }
 }
 
+/// By what a connection was held up that had something to send.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sender {
+    /// The sums of its ticks. Of levels, the last.
+    pub sum: SendingTick,
+    /// Number of ticks.
+    pub ticks: u64,
+    /// Of `sum.window_ns`, the part of connections that this end had asked for: the other end serves it, and is not its
+    /// client.
+    pub window_of_servers_ns: u64,
+    /// Least room that the other end had at the end of a tick.
+    pub least_window_bytes: u64,
+}
+
+impl Sender {
+    fn push(&mut self, tick: &SendingTick) {
+        let sum = &mut self.sum;
+        if self.ticks == 0 {
+            (sum.t0_ns, self.least_window_bytes) = (tick.t0_ns, tick.window_bytes);
+        }
+        self.ticks += 1;
+        sum.t1_ns = tick.t1_ns;
+        sum.connections = sum.connections.max(tick.connections);
+        sum.accepted = tick.accepted.or(sum.accepted);
+        for (to, more) in [
+            (&mut sum.busy_ns, tick.busy_ns),
+            (&mut sum.window_ns, tick.window_ns),
+            (&mut sum.buffer_ns, tick.buffer_ns),
+        ] {
+            *to = to.saturating_add(more);
+        }
+        if tick.accepted == Some(false) {
+            self.window_of_servers_ns = self.window_of_servers_ns.saturating_add(tick.window_ns);
+        }
+        sum.srtt_ns = tick.srtt_ns.or(sum.srtt_ns);
+        self.least_window_bytes = self.least_window_bytes.min(tick.window_bytes);
+        (sum.window_bytes, sum.buffer_bytes) = (tick.window_bytes, tick.buffer_bytes);
+        sum.waiting_bytes = sum.waiting_bytes.max(tick.waiting_bytes);
+    }
+
+    /// The time by which it was held up without being late for a client that reads slowly: the window of a server was full,
+    /// or the own buffer was.
+    #[must_use]
+    pub fn held_ns(&self) -> u64 {
+        self.window_of_servers_ns.saturating_add(self.sum.buffer_ns)
+    }
+}
+
 /// What a socket of UDP dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Datagrams {
@@ -121,6 +169,7 @@ pub type Connections = BTreeMap<NetKey, Connection>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetView {
     connections: Connections,
+    senders: BTreeMap<NetKey, Sender>,
     datagrams: BTreeMap<NetKey, Datagrams>,
     listeners: BTreeMap<NetKey, Listener>,
     namespaces: BTreeMap<u32, NetnsTotals>,
@@ -139,6 +188,13 @@ impl NetView {
         let (local, remote) = (text(&tick.local), text(&tick.remote));
         let key = NetKey { proc: tick.proc, netns: tick.netns, local, remote };
         entry(&mut self.connections, key).push(tick);
+    }
+
+    pub(super) fn sending(&mut self, tick: &SendingTick) {
+        let text = |it: &Option<String>| it.clone().unwrap_or_default();
+        let (local, remote) = (text(&tick.local), text(&tick.remote));
+        let key = NetKey { proc: tick.proc, netns: tick.netns, local, remote };
+        entry(&mut self.senders, key).push(tick);
     }
 
     pub(super) fn datagrams(&mut self, tick: &DatagramTick) {
@@ -183,6 +239,12 @@ impl NetView {
     #[must_use]
     pub fn connections(&self) -> &Connections {
         &self.connections
+    }
+
+    /// The connections that were held up with something to send.
+    #[must_use]
+    pub fn senders(&self) -> &BTreeMap<NetKey, Sender> {
+        &self.senders
     }
 
     /// The sockets of UDP that dropped datagrams.

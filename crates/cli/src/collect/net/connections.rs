@@ -16,7 +16,7 @@ const RECORDS: usize = 64;
 const FORGOTTEN_AFTER_S: u32 = 60;
 
 /// A connection: the socket's address in the kernel may be that of another socket later.
-type Key = (u64, SocketAddr, SocketAddr);
+pub(super) type Key = (u64, SocketAddr, SocketAddr);
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -41,7 +41,7 @@ pub(super) struct Connections {
 impl Connections {
     /// Takes something that was sent again.
     pub(super) fn push(&mut self, it: &Resent) {
-        let key = (it.sock, it.local, it.remote);
+        let key = (it.ends.sock, it.ends.local, it.ends.remote);
         if self.kept.len() >= KEPT && !self.kept.contains_key(&key) {
             // What came before is not known: nothing but this is counted.
             let mut one = Kept::default();
@@ -111,9 +111,9 @@ impl Kept {
         let before = self.total.unwrap_or_else(|| it.total_retrans.wrapping_sub(it.segs));
         // CPUs are read one after the other: what is older may come later.
         let more = u32::try_from(it.total_retrans.wrapping_sub(before).cast_signed()).ok();
-        self.inode = it.inode.or(self.inode);
+        self.inode = it.ends.inode.or(self.inode);
         let tick = &mut self.tick;
-        tick.netns = it.netns.or(tick.netns);
+        tick.netns = it.ends.netns.or(tick.netns);
         tick.times += 1;
         tick.segments += u64::from(more.unwrap_or(0));
         tick.dropped_here += u64::from(it.failed);
@@ -163,17 +163,20 @@ fn add(sum: &mut ResentTick, more: &ResentTick) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use deburr_bpf::net::Ends;
 
     const MS: u64 = 1_000_000;
 
     fn resent(sock: u64, t_ms: u64, seq: u32, trigger: Trigger) -> Resent {
         Resent {
             t_ns: t_ms * MS,
-            sock,
-            inode: None,
-            netns: None,
-            local: SocketAddr::from(([10, 0, 0, 1], 80)),
-            remote: SocketAddr::from(([10, 0, 0, 2], 5000)),
+            ends: Ends {
+                sock,
+                inode: None,
+                netns: None,
+                local: SocketAddr::from(([10, 0, 0, 1], 80)),
+                remote: SocketAddr::from(([10, 0, 0, 2], 5000)),
+            },
             trigger,
             srtt_ns: 10 * MS,
             rto_ns: 200 * MS,

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the network lost: segments that connections of TCP sent again (BPF network probe), and what sockets dropped
-//! (`/proc/PID/net`). Read once a second, the probe's log at each beat.
+//! What the network lost: segments that connections of TCP sent again, by what those are held up that have something to
+//! send (both BPF network probe), and what sockets dropped (`/proc/PID/net`). Read once a second, the probe's log at each
+//! beat.
 
 mod connections;
 mod owners;
+mod sending;
 mod sockets;
 #[cfg(test)]
 mod tests;
@@ -16,6 +18,7 @@ use deburr_bpf::facts::facts;
 use deburr_bpf::net::{NetPlan, NetProbe};
 use deburr_core::recording::{Coverage, Record, Source, State};
 use owners::Owners;
+use sending::Senders;
 use sockets::Sockets;
 use std::collections::BTreeMap;
 
@@ -23,10 +26,13 @@ use std::collections::BTreeMap;
 const GAIN: &str =
     "the probe tells which connections had to send again, and for how long that held them up";
 
+const GAIN_OF_SENDERS: &str = "the probe tells whose slow reading, or which small buffer, holds up what connections have to send";
+
 pub(crate) struct NetCollector {
     probe: Result<NetProbe, State>,
     cost: Cost,
     connections: Connections,
+    senders: Result<Senders, State>,
     sockets: Result<Sockets, State>,
     owners: Owners,
     /// End of the last records, in nanoseconds since the start of the window.
@@ -38,11 +44,16 @@ impl NetCollector {
     pub(crate) fn open(cx: &Context) -> Self {
         let cpus = super::possible_cpus(&cx.roots);
         let plan = NetPlan::new(&facts());
+        let senders = match &plan {
+            Ok(plan) => plan.no_sending.clone().map_or(Ok(()), Err),
+            Err(reason) => Err(reason.clone()),
+        };
         let probe = plan.and_then(|plan| NetProbe::open(&plan, cpus));
-        Self::with(cx, probe)
+        Self::with(cx, probe, senders)
     }
 
-    fn with(cx: &Context, probe: Result<NetProbe, String>) -> Self {
+    fn with(cx: &Context, probe: Result<NetProbe, String>, senders: Result<(), String>) -> Self {
+        let senders = probe.as_ref().map_or_else(|reason| Err(reason.clone()), |_| senders);
         let no_files = || State::Missing {
             reason: "`/proc/self/net/netstat` cannot be read".into(),
             gain: String::new(),
@@ -51,6 +62,9 @@ impl NetCollector {
             probe: probe.map_err(|reason| State::Missing { reason, gain: GAIN.into() }),
             cost: Cost::default(),
             connections: Connections::default(),
+            senders: senders
+                .map(|()| Senders::default())
+                .map_err(|reason| State::Missing { reason, gain: GAIN_OF_SENDERS.into() }),
             sockets: Sockets::can_see(&cx.roots).then(Sockets::default).ok_or_else(no_files),
             owners: Owners::default(),
             t0_ns: 0,
@@ -59,14 +73,18 @@ impl NetCollector {
 
     fn start(&mut self, cx: &Context, emit: Emit<'_>) {
         let probe = self.probe.as_ref().err().cloned().unwrap_or(State::Active);
+        let senders = self.senders.as_ref().err().cloned().unwrap_or(State::Active);
         let sockets = self.sockets.as_ref().err().cloned().unwrap_or(State::Active);
-        for (source, state) in [(Source::Tcp, probe), (Source::Sockets, sockets)] {
+        for (source, state) in
+            [(Source::Tcp, probe), (Source::Connections, senders), (Source::Sockets, sockets)]
+        {
             emit(Record::Coverage(Coverage { t_ns: 0, source, state }));
         }
         if let Ok(probe) = &self.probe {
             self.cost.begin(&Counted(probe), &[]);
         }
         self.owners.second(cx);
+        self.send(cx, (0, false), emit);
         if let Ok(sockets) = &mut self.sockets {
             sockets.look(cx, &mut self.owners, (0, 0), emit);
         }
@@ -89,16 +107,29 @@ impl NetCollector {
         self.connections.owned_by(&self.owners);
     }
 
+    fn send(&mut self, cx: &Context, at: (u64, bool), emit: Emit<'_>) {
+        if let (Ok(senders), Ok(probe)) = (&mut self.senders, &self.probe) {
+            senders.look(probe, cx, at, emit);
+        }
+    }
+
     fn second(&mut self, cx: &Context, t_ns: u64, last: bool, emit: Emit<'_>) {
         let span = (std::mem::replace(&mut self.t0_ns, t_ns), t_ns);
         for tick in self.connections.take(span.0, span.1) {
             emit(Record::Resent(Box::new(tick)));
         }
+        self.send(cx, (t_ns, last), &mut *emit);
         if let Ok(sockets) = &mut self.sockets {
             sockets.look(cx, &mut self.owners, span, &mut *emit);
-            if last && !sockets.gaps.is_empty() {
-                let gaps: Vec<&str> = sockets.gaps.iter().copied().collect();
-                let (source, state) = (Source::Sockets, State::Partial { reason: gaps.join("; ") });
+        }
+        let gaps = [
+            (Source::Connections, self.senders.as_ref().map(|it| &it.gaps).ok()),
+            (Source::Sockets, self.sockets.as_ref().map(|it| &it.gaps).ok()),
+        ];
+        for (source, gaps) in gaps {
+            if let Some(gaps) = gaps.filter(|gaps| last && !gaps.is_empty()) {
+                let gaps: Vec<&str> = gaps.iter().copied().collect();
+                let state = State::Partial { reason: gaps.join("; ") };
                 emit(Record::Coverage(Coverage { t_ns, source, state }));
             }
         }

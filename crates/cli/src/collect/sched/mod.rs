@@ -20,7 +20,6 @@ use super::{Beat, BeatTime, Collector, Context, Emit, Roots, possible_cpus};
 use crate::clock;
 use accounts::{Tally, Target};
 use asleep::Asleep;
-pub(crate) use asleep::listening_in;
 use deburr_bpf::facts::{Facts, facts};
 use deburr_bpf::sched::plan::{
     Needs, Plan, ThrottleClock, has_task_iterator, lacks_for_sleeps, plan, throttles_threads,

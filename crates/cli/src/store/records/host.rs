@@ -2,14 +2,14 @@
 //! Records of the host, of its processes and of their CPU time.
 
 use super::by_hand::{HOST, TARGET, bin_row};
-use super::{block, cpu_check, syscalls};
+use super::{block, cpu_check, net, syscalls};
 use crate::store::encodings::{Compressed, DefaultIfAbsent, Json, JsonOrNull, OptionalJson};
 use crate::store::table::{Presence, Row, tables};
 use deburr_core::recording::{
-    BlameTick, Cgroup, CgroupReading, Coverage, CpuReading, CpuTimeReading, DatagramTick, Event,
-    HostFacts, IdleTick, InterruptTick, ListenerTick, LongWait, MemoryReading, Meta, NamedThreads,
-    NetnsTick, ObserverTick, Process, ProcessTick, PsiReading, ReclaimTick, Record, ResentTick,
-    RuntimeReading, SchedstatTick, SleepTick, ThreadLedger, WaitBin,
+    BlameTick, Cgroup, CgroupReading, Coverage, CpuReading, CpuTimeReading, Event, HostFacts,
+    IdleTick, InterruptTick, LongWait, MemoryReading, Meta, NamedThreads, ObserverTick, Process,
+    ProcessTick, PsiReading, ReclaimTick, Record, RuntimeReading, SchedstatTick, SleepTick,
+    ThreadLedger, WaitBin,
 };
 use std::convert::identity;
 
@@ -381,96 +381,6 @@ tables! {
         /// times at which the one before had ended a millisecond or more ago
         bursts,
     }
-    /// What a connection of TCP had to send again (BPF network probe). Of the connections that were held up little in that
-    /// second one row has the sums. A recording of version 2 may lack the table, which was added later.
-    "resent" over tick, since 2, Presence::Added => Resent(ResentTick) {
-        /// a process that has the socket open; NULL = not known, or none of the target
-        proc,
-        /// inode number of the network namespace; NULL = not known
-        netns,
-        /// own address and port; NULL = several connections
-        local,
-        /// address and port of the other end
-        remote,
-        /// number of connections
-        connections,
-        /// times at which something was sent again
-        times,
-        /// of these: the segment was dropped on this host; 0 where the kernel does not tell
-        dropped_here,
-        /// of these: requests for a connection, which was not established yet
-        requests,
-        /// of these: the timer had expired
-        timeouts,
-        /// what these timers had waited (`icsk_rto`), one after the other
-        timeout_ns,
-        /// of these: probes before the timer expires
-        probes,
-        /// number of times that answers showed losses: each needed another round trip
-        recoveries,
-        /// a smoothed round-trip time for each of these
-        recovery_ns,
-        /// smoothed round-trip time (`srtt_us`) when it last sent again; NULL = none was measured yet
-        srtt_ns,
-        /// largest timeout that was set
-        rto_ns,
-        /// segments that were sent again
-        segments,
-        /// segments with data that it has sent in all by then, those sent again included (`data_segs_out`)
-        data_segments,
-        /// of these: sent again (`total_retrans`)
-        total_segments,
-    }
-    /// Datagrams that a socket of UDP dropped (`drops` of `/proc/PID/net/udp` and `udp6`). No row if it dropped none. A
-    /// recording of version 2 may lack the table, which was added later.
-    "datagrams" over tick, since 2, Presence::Added => Datagrams(DatagramTick) {
-        /// a process that has the socket open; NULL = not known, or none of the target
-        proc,
-        /// inode number of the network namespace
-        netns,
-        /// own address and port
-        local,
-        /// address and port of the other end; NULL = not connected
-        remote,
-        /// datagrams that were dropped
-        drops,
-        /// bytes that waited to be read at the end, with their overhead
-        waiting_bytes,
-        /// size of the receive buffer, for them and their overhead; NULL = it could not be read
-        buffer_bytes,
-        /// largest size that a program may ask for (`net.core.rmem_max`); NULL = it could not be read
-        most_buffer_bytes,
-    }
-    /// Requests for connections in a network namespace. No row if there were none. A recording of version 2 may lack the
-    /// table, which was added later.
-    "netns" over tick, since 2, Presence::Added => Netns(NetnsTick) {
-        /// inode number of the network namespace
-        netns,
-        /// connections that others established to it (`PassiveOpens`)
-        opened,
-        /// requests for which there was no place in the queue of a listening socket (`ListenOverflows`)
-        overflows,
-        /// requests that listening sockets dropped, for that reason or another one (`ListenDrops`)
-        drops,
-    }
-    /// A listening socket that dropped requests for connections, or whose queue was full. A recording of version 2 may lack
-    /// the table, which was added later.
-    "listener" over tick, since 2, Presence::Added => Listener(ListenerTick) {
-        /// a process that has the socket open; NULL = not known, or none of the target
-        proc,
-        /// inode number of the network namespace
-        netns,
-        /// own address and port
-        local,
-        /// requests that it dropped (`SO_MEMINFO`); NULL = it could not be read
-        drops,
-        /// connections that waited to be accepted at the end
-        waiting,
-        /// how many may wait before more are dropped; NULL = it could not be read
-        limit = "most_waiting",
-        /// the largest such number that a program may ask for (`net.core.somaxconn`); NULL = it could not be read
-        most_limit = "somaxconn",
-    }
     /// A CPU's line of `/proc/stat`, cumulative.
     "cpu_reading" => Cpu(CpuReading) {
         /// when
@@ -593,6 +503,11 @@ tables! {
         Record::HostBin(bin) => bin_row(HOST, bin),
         Record::TargetBin(bin) => bin_row(TARGET, bin),
         Record::End { window_ns } => Row::new("ending", None, window_ns),
+        of_network @ (Record::Resent(_)
+        | Record::Sending(_)
+        | Record::Datagrams(_)
+        | Record::Netns(_)
+        | Record::Listener(_)) => net::row(of_network),
         Record::Block(record) => block::row(record),
         Record::CpuCheck(record) => cpu_check::row(record),
         Record::Syscalls(record) => syscalls::row(record),

@@ -5,6 +5,7 @@ mod block;
 mod by_hand;
 mod cpu_check;
 mod host;
+mod net;
 mod syscalls;
 
 pub(super) use host::row;
@@ -12,5 +13,11 @@ pub(super) use host::row;
 use super::table::Table;
 
 /// All tables.
-pub(super) static TABLES: [&[Table]; 5] =
-    [host::TABLES, &by_hand::BY_HAND, block::TABLES, cpu_check::TABLES, syscalls::TABLES];
+pub(super) static TABLES: [&[Table]; 6] = [
+    host::TABLES,
+    &by_hand::BY_HAND,
+    net::TABLES,
+    block::TABLES,
+    cpu_check::TABLES,
+    syscalls::TABLES,
+];

@@ -3,15 +3,32 @@
 
 use super::amounts::fits;
 use super::{Faults, Invariant};
-use crate::recording::Record;
+use crate::recording::{Record, ResentTick, SendingTick};
 
 pub(super) const PARTS: Invariant =
     "what timers and probes sent again is part of what was sent again";
 pub(super) const WAITED: Invariant =
     "the timers of a connection waited one after the other, the first of them before the tick too";
 
+pub(super) const HELD: Invariant =
+    "a connection that is held up has something to send, and no longer than the tick lasts";
+
 pub(super) fn check(record: &Record, faults: &mut Faults) {
-    let Record::Resent(it) = record else { return };
+    match record {
+        Record::Resent(it) => resent(it, faults),
+        Record::Sending(it) => sending(it, faults),
+        _ => {}
+    }
+}
+
+fn sending(it: &SendingTick, faults: &mut Faults) {
+    let held_ns = it.window_ns.saturating_add(it.buffer_ns);
+    let length_ns = it.t1_ns.saturating_sub(it.t0_ns).saturating_mul(it.connections.max(1));
+    let holds = held_ns <= it.busy_ns && fits(it.busy_ns, length_ns);
+    faults.unless(holds, HELD, || format!("{held_ns} ns of {} ns in {length_ns} ns", it.busy_ns));
+}
+
+fn resent(it: &ResentTick, faults: &mut Faults) {
     let parts = it.timeouts.saturating_add(it.probes).saturating_add(it.recoveries);
     let holds = parts <= it.times && it.dropped_here <= it.times && it.requests <= it.times;
     faults.unless(holds, PARTS, || format!("{parts} of {}", it.times));

@@ -3,8 +3,8 @@
 use super::tests::{good, violated_by};
 use super::*;
 use crate::recording::{
-    Meta, ProcId, ResentTick, SleepState, SleepTick, SleptOn, TargetSpec, ThreadLedger,
-    ThreadStates, WaitBin, WaitHist, WokenBy,
+    Meta, ProcId, ResentTick, SendingTick, SleepState, SleepTick, SleptOn, TargetSpec,
+    ThreadLedger, ThreadStates, WaitBin, WaitHist, WokenBy,
 };
 
 /// Bins of 100 ms with a wait of that length each.
@@ -101,6 +101,23 @@ fn what_threads_slept_on_is_no_more_than_they_slept() {
     };
     assert_eq!(of_one(2_650_000_000), [] as [&str; 0]);
     assert_eq!(of_one(3_500_000_000), [of_target::SLEPT]);
+}
+
+#[test]
+fn connections_are_held_up_while_they_have_something_to_send() {
+    let of = |busy_ns, window_ns, buffer_ns| {
+        violated_by(Record::Sending(Box::new(SendingTick {
+            t1_ns: 1_000_000_000,
+            connections: 1,
+            busy_ns,
+            window_ns,
+            buffer_ns,
+            ..SendingTick::default()
+        })))
+    };
+    assert_eq!(of(900_000_000, 500_000_000, 400_000_000), [] as [&str; 0]);
+    assert_eq!(of(900_000_000, 500_000_000, 400_000_001), [net::HELD]);
+    assert_eq!(of(1_100_000_000, 0, 0), [net::HELD]);
 }
 
 #[test]

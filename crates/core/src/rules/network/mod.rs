@@ -4,10 +4,11 @@
 mod listen_queue;
 mod receive_buffer;
 mod retransmits;
+mod send_limited;
 mod victims;
 
 use super::Rule;
 
 /// The rules of this area, by code.
 pub(super) const RULES: &[&Rule] =
-    &[&retransmits::RULE, &listen_queue::RULE, &receive_buffer::RULE];
+    &[&retransmits::RULE, &listen_queue::RULE, &receive_buffer::RULE, &send_limited::RULE];

@@ -92,7 +92,7 @@ fn check(view: &View) -> Verdict {
         Some(it) if it.ns > 0 => format!(
             "connections of {} came nearest: held up for {}, {} of their time",
             it.victim.name(),
-            words::of_every_second(it.ns_per_s),
+            words::of_every_second_of_connections(it.ns_per_s),
             units::share(it.share)
         ),
         Some(it) => format!(
@@ -149,7 +149,7 @@ fn finding(view: &View, severity: Severity, it: &Held<'_>) -> Finding {
     let title = format!(
         "connections of {} are held up for {} by segments that have to be sent again, most of all {}",
         it.victim.name(),
-        words::of_every_second(it.ns_per_s),
+        words::of_every_second_of_connections(it.ns_per_s),
         name(key, worst)
     );
     Finding {

@@ -198,7 +198,8 @@ fn a_healthy_host_yields_nothing() {
     // Whether CPUs share a core is not found by observing.
     let not_checked: Vec<_> = report.not_checked.iter().map(|rule| rule.code.as_str()).collect();
     // Nor is the cost of system calls counted unless that is asked for.
-    let others = not_checked.iter().filter(|code| !code.starts_with("OFF"));
+    // On what threads sleep, and what connections have to send, is recorded for a target only.
+    let others = not_checked.iter().filter(|code| !code.starts_with("OFF") && **code != "NET004");
     assert_eq!(others.collect::<Vec<_>>(), [&"CPU002", &"CPU005", &"SYS001", &"SYS002"]);
     assert_eq!(report.ruled_out.len(), super::of_recordings().count() - not_checked.len());
 }

@@ -5,7 +5,8 @@ use super::scenes::{healthy, no_bpf};
 use super::{codes, judged};
 use crate::finding::Severity;
 use crate::recording::{
-    Coverage, DatagramTick, ListenerTick, NetnsTick, ProcId, Record, ResentTick, Source, State,
+    Coverage, DatagramTick, ListenerTick, NetnsTick, ProcId, Record, ResentTick, SendingTick,
+    Source, State,
 };
 use crate::testkit::{MS, ProcessActivity, S, Scene};
 
@@ -13,7 +14,7 @@ const LOCAL: &str = "10.0.0.1:40312";
 
 /// Everything about the network is seen.
 pub(super) fn covered(scene: &mut Scene) {
-    for source in [Source::Tcp, Source::Sockets] {
+    for source in [Source::Tcp, Source::Connections, Source::Sockets] {
         scene.push(Record::Coverage(Coverage { t_ns: 0, source, state: State::Active }));
     }
 }
@@ -90,6 +91,31 @@ fn requests(opened: u64, overflows: u64, drops: u64) -> Record {
     Record::Netns(Box::new(NetnsTick { t0_ns, t1_ns, netns, opened, overflows, drops }))
 }
 
+/// A connection to a queue that takes what comes more slowly than it is sent, in ten seconds.
+fn sending(
+    proc: Option<ProcId>,
+    accepted: Option<bool>,
+    (busy_ms, window_ms, buffer_ms): (u64, u64, u64),
+) -> Record {
+    Record::Sending(Box::new(SendingTick {
+        t0_ns: 0,
+        t1_ns: 10 * S,
+        proc,
+        netns: Some(7),
+        local: Some(LOCAL.into()),
+        remote: Some("10.0.0.3:9092".into()),
+        connections: 1,
+        accepted,
+        busy_ns: busy_ms * MS,
+        window_ns: window_ms * MS,
+        buffer_ns: buffer_ms * MS,
+        srtt_ns: Some(2 * MS),
+        window_bytes: 0,
+        buffer_bytes: 87_040,
+        waiting_bytes: 61_440,
+    }))
+}
+
 pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
     let (mut scene, api, _) = service();
     match (code, kind) {
@@ -98,8 +124,13 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
             scene.push(requests(900, 100, 100)).push(listener(Some(api), Some(100)))
         }
         ("NET003", "fires") => scene.push(datagrams(Some(api), 8067)),
+        ("NET004", "fires") => scene.push(sending(Some(api), Some(false), (8000, 6500, 0))),
+        ("NET004", "quiet") => scene.push(sending(Some(api), Some(true), (8000, 6500, 0))),
         (_, "quiet") => return Some(healthy()),
         ("NET001", "nodata") => return Some(no_bpf()),
+        ("NET004", "nodata") => {
+            scene.without(Source::Connections, "this kernel has no iterator over files", "")
+        }
         (_, "nodata") => {
             scene.without(Source::Sockets, "`/proc/self/net/netstat` cannot be read", "")
         }
@@ -155,6 +186,7 @@ fn what_others_lose_is_not_the_targets() {
     for proc in [Some(other), None] {
         scene.push(resent(proc, 40, 4000)).push(datagrams(proc, 8067));
         scene.push(listener(proc, Some(100)));
+        scene.push(sending(proc, Some(false), (8000, 6500, 0)));
     }
     scene.push(requests(900, 100, 100));
     let report = judged(&scene);
@@ -205,4 +237,44 @@ fn the_number_of_datagrams_decides_how_bad_it_is() {
         [of(9), of(10), of(100), of(1000)],
         [None, Some(Severity::Low), Some(Severity::Medium), Some(Severity::High)]
     );
+}
+
+/// Clients that read slowly, as a download over a phone does: whose fault a full window is decides.
+#[test]
+fn clients_that_read_slowly_delay_nobody_but_themselves() {
+    let api = Some(ProcId(1));
+    let of = |accepted, ms| severity("NET004", [sending(api, accepted, ms)]);
+    let slow = (8000, 6500, 0);
+    assert_eq!(
+        [of(Some(false), slow), of(Some(true), slow), of(None, slow)],
+        [Some(Severity::Medium), None, None]
+    );
+    // Its own buffer is its own, whoever asked for the connection.
+    assert_eq!(of(Some(true), (8000, 0, 6500)), Some(Severity::Medium));
+}
+
+/// A bulk transfer fills the window of a reader that keeps up, for moments.
+#[test]
+fn a_window_that_is_full_now_and_then_is_no_slow_reader() {
+    let of = |ms| severity("NET004", [sending(Some(ProcId(1)), Some(false), ms)]);
+    assert_eq!(of((10_000, 950, 120)), None);
+    assert_eq!(of((100, 95, 0)), None);
+    assert_eq!(of((1500, 500, 0)), Some(Severity::Low));
+    assert_eq!(of((1500, 1200, 0)), Some(Severity::Medium));
+}
+
+/// One slow connection of many is told, and one in a thousand of the time of many is not.
+#[test]
+fn of_many_connections_each_of_which_is_hardly_held_up_none_is_slow() {
+    let many = |ms: u64| {
+        (0..100).map(move |n| match sending(Some(ProcId(1)), Some(false), (10 * ms, 9 * ms, 0)) {
+            Record::Sending(mut it) => {
+                it.remote = Some(format!("10.0.1.{n}:9092"));
+                Record::Sending(it)
+            }
+            other => other,
+        })
+    };
+    assert_eq!(severity("NET004", many(5)), None);
+    assert_eq!(severity("NET004", many(50)), Some(Severity::Low));
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which threads serve requests, as the user said, and whether they had asked for what they waited for.
 
+use super::super::super::listening::Listening;
 use super::history::{History, Thread};
 use super::kind::{gives_something_to_do, port_of};
-use super::listening::Listening;
 use deburr_bpf::sched::{Context, Sleep};
 use deburr_core::recording::Entry;
 use std::collections::BTreeMap;

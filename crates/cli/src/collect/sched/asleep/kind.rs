@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What sleeps have in common, so that alike ones can be summed. Processes are pids.
 
-use super::listening::Listening;
+use super::super::super::listening::Listening;
 use deburr_bpf::sched::{
     Call, Context as Woke, Inet, KernelLock, LockKind, Object, Sleep, State, Waker,
 };

@@ -202,8 +202,8 @@ fn divided(kinds: BTreeMap<Kind, Sum>) -> (Summed, Summed) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::super::listening::Listening;
     use super::super::kind::tests::sleep;
-    use super::super::listening::Listening;
     use super::*;
     use deburr_bpf::sched::{Context, Object, Sleep};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Who listens on a port: whose sockets are those of clients.
 
-use super::super::super::Roots;
+use super::Roots;
 use deburr_core::procfs::net_tcp::listening;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ const LISTED_BYTES: u64 = 256 << 10;
 
 /// The ports on which somebody listens, in the network namespace of each process.
 #[derive(Debug, Default)]
-pub(super) struct Listening {
+pub(crate) struct Listening {
     seconds: u32,
     of: BTreeMap<u32, PathBuf>,
     namespaces: BTreeMap<PathBuf, Ports>,
@@ -31,7 +31,7 @@ struct Ports {
 
 impl Listening {
     /// A second is over: it looks again now and then whether somebody listens where nobody did.
-    pub(super) fn second(&mut self, watched: &BTreeSet<u32>) {
+    pub(crate) fn second(&mut self, watched: &BTreeSet<u32>) {
         self.of.retain(|pid, _| watched.contains(pid));
         self.seconds += 1;
         if self.seconds.is_multiple_of(LISTENING_FOR_S) {
@@ -41,7 +41,7 @@ impl Listening {
     }
 
     /// Looks who listens, for these processes and ports.
-    pub(super) fn look(&mut self, roots: &Roots, asked: &BTreeSet<(u32, u16)>) {
+    pub(crate) fn look(&mut self, roots: &Roots, asked: &BTreeSet<(u32, u16)>) {
         let mut read = BTreeSet::new();
         for &(pid, port) in asked {
             let process = roots.proc.join(pid.to_string());
@@ -60,7 +60,7 @@ impl Listening {
     }
 
     /// Whether somebody listens on that port; `None` = it is not known.
-    pub(super) fn has(&self, pid: u32, port: u16) -> Option<bool> {
+    pub(crate) fn has(&self, pid: u32, port: u16) -> Option<bool> {
         let ports = self.namespaces.get(self.of.get(&pid)?)?;
         let known = ports.others.contains(&port).then_some(false);
         if ports.listening.contains(&port) { Some(true) } else { known }
@@ -77,7 +77,7 @@ pub(crate) fn listening_in(path: PathBuf) -> BTreeSet<u16> {
 #[cfg(test)]
 impl Listening {
     /// A process, a port that somebody listens on in its network namespace, and one that nobody does.
-    pub(super) fn of(pid: u32, port: u16, other: u16) -> Self {
+    pub(crate) fn of(pid: u32, port: u16, other: u16) -> Self {
         let of = BTreeMap::from([(pid, PathBuf::from("net:[1]"))]);
         let ports = Ports { listening: [port].into(), others: [other].into() };
         Self { seconds: 0, of, namespaces: [("net:[1]".into(), ports)].into() }

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * By what the connections of a process are held up that have something to send. Included by
+ * net.bpf.c only.
+ *
+ * The kernel tells the same to whoever asks a socket (TCP_INFO), but takes the socket's lock, which
+ * its owner may hold for as long as it likes. This takes none: what is read while the kernel
+ * changes from one state to the next may be a state's time too little or too much.
+ */
+#ifndef DEBURR_NET_SENDING_BPF_H
+#define DEBURR_NET_SENDING_BPF_H
+
+/* The sum of one state, and of it so far if it is that. */
+#define SUM_OF(sock, type, now, started, state)                     \
+	(NUMBER_AT(struct tcp_sock, sock, chrono_stat[(state)-1]) + \
+	 ((type) == (state) ? (now) - (started) : 0))
+
+static __always_inline bool note_sending(struct net_sending *it, __u64 sock)
+{
+	__u32 type = BPF_CORE_READ_BITFIELD_PROBED((struct tcp_sock *)sock, chrono_type);
+	__u32 started = NUMBER_AT(struct tcp_sock, sock, chrono_start);
+	__u32 now = (__u32)bpf_jiffies64();
+
+	it->window_jiffies = SUM_OF(sock, type, now, started, TCP_CHRONO_BUSY + 1);
+	it->buffer_jiffies = SUM_OF(sock, type, now, started, TCP_CHRONO_BUSY + 2);
+	it->busy_jiffies = SUM_OF(sock, type, now, started, TCP_CHRONO_BUSY) + it->window_jiffies +
+			   it->buffer_jiffies;
+	return it->busy_jiffies != 0;
+}
+
+/* What is written. One process reads, one iteration at a time. */
+struct net_sending sending;
+__u64 cell_of_files;
+
+/* Runs over the open files of a process. */
+SEC("iter/task_file")
+int on_file(struct bpf_iter__task_file *ctx)
+{
+	struct file *file = ctx->file;
+	__u64 sock, *cell = &cell_of_files;
+	__u16 family;
+
+	if (!file || (file->f_inode->i_mode & S_IFMT) != S_IFSOCK)
+		return 0;
+	sock = address_of(cell, file->private_data);
+	if (!sock)
+		return 0;
+	sock = ADDRESS_AT(cell, struct socket, sock, sk);
+	if (!sock)
+		return 0;
+	family = NUMBER_AT(struct sock, sock, __sk_common.skc_family);
+	if ((family != AF_INET && family != AF_INET6) ||
+	    NUMBER_AT(struct sock, sock, sk_protocol) != IPPROTO_TCP ||
+	    !note_sending(&sending, sock))
+		return 0;
+	note_ends(&sending.ends, cell, sock);
+	sending.srtt_us8 = NUMBER_AT(struct tcp_sock, sock, srtt_us);
+	sending.window_bytes = NUMBER_AT(struct tcp_sock, sock, snd_wnd);
+	sending.buffer_bytes = NUMBER_AT(struct sock, sock, sk_sndbuf);
+	sending.waiting_bytes = NUMBER_AT(struct tcp_sock, sock, write_seq) -
+				NUMBER_AT(struct tcp_sock, sock, snd_nxt);
+	bpf_seq_write(ctx->meta->seq, &sending, sizeof(sending));
+	return 0;
+}
+
+#endif
