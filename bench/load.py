@@ -83,7 +83,17 @@ def creations(per_s):
         time.sleep(0.005)
 
 
-LOADS = {"threads": threads, "creations": creations}
+def named(name):
+    """A process of that name, which does nothing: a target whose further processes come later."""
+    with open("/proc/self/comm", "w") as file:
+        file.write(name)
+    print("ready", flush=True)
+    signal.pause()
+
+
+LOADS = {"threads": threads, "creations": creations, "named": named}
+# The name of the processes of `perf bench sched pipe`.
+PIPE_COMM = "sched-pipe"
 
 
 class Load:
@@ -118,4 +128,4 @@ class Load:
 
 
 if __name__ == "__main__":
-    LOADS[sys.argv[1]](*map(int, sys.argv[2:]))
+    LOADS[sys.argv[1]](*(int(word) if word.isdigit() else word for word in sys.argv[2:]))

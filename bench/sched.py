@@ -17,10 +17,12 @@ import shutil
 import subprocess
 import time
 
-from load import Load, workloads
+from load import PIPE_COMM, Load, workloads
 from observer import Bpf, Failed, Observer, attached
 
 FOREVER_S = 3600
+# What a target costs: the pipe benchmark is its target, the other one is not.
+TARGET = "deburr, with a target"
 
 
 def bpftrace_runqlat(scratch):
@@ -51,6 +53,11 @@ def tools(binary, scratch):
             "`deburr record`: waits, ledger, throttling, culprits, with its reader",
         ),
     }
+    found[TARGET] = (
+        [*found["deburr"][0][:-1], f"{scratch}/target.deburr", "--comm", PIPE_COMM],
+        True,
+        "the same with `--comm`: on what and behind whom its threads sleep. `pipe` is the target, `switch` is not",
+    )
     for name in ("runqlat", "runqslower"):
         command = next(filter(shutil.which, (name, f"{name}-bpf", f"bpf-{name}")), None)
         # An interval and a threshold that keep it from printing while it is measured.
@@ -59,12 +66,30 @@ def tools(binary, scratch):
             True,
             "libbpf-tools",
         )
+    command = next(filter(shutil.which, ("offcputime", "offcputime-bpf", "bpf-offcputime")), None)
+    found["bcc offcputime"] = (
+        [command, str(FOREVER_S * 1000)] if command else None,
+        True,
+        "libbpf-tools: stacks of all sleeps",
+    )
     script, note = bpftrace_runqlat(scratch) if shutil.which("bpftrace") else (None, "")
     found["bpftrace runqlat"] = (["bpftrace", script] if script else None, True, note)
     perf = (
         ["perf", "sched", "record", "-o", f"{scratch}/sched.data"] if shutil.which("perf") else None
     )
     found["perf sched record"] = (perf, False, "")
+    perf = ["perf", "trace", "-s", "-a", "-o", f"{scratch}/calls.txt"]
+    found["perf trace -s"] = (
+        perf if shutil.which("perf") else None,
+        False,
+        "all system calls and how long they took",
+    )
+    perf = ["perf", "lock", "contention", "-a", "-b"]
+    found["perf lock contention -b"] = (
+        perf if shutil.which("perf") else None,
+        True,
+        "locks of the kernel only",
+    )
     perf = [
         "perf",
         "record",
@@ -131,8 +156,8 @@ class Comparison:
                     self.base.setdefault(work, []).append(before[work])
                     self.slowdown.setdefault((name, work), []).append(100 * (ns / before[work] - 1))
 
-    def per_run(self, work):
-        """Nanoseconds of each program's run under a workload, by the kernel's statistics."""
+    def per_run(self, works):
+        """Nanoseconds of each program's run under workloads, by the kernel's statistics. The first is that of all tools."""
         stats = self.bpf.statistics()
         try:
             for number in range(min(self.rounds, 5)):
@@ -140,12 +165,16 @@ class Comparison:
                 for name in self.working():
                     if self.tools[name][1]:
                         self.attempt(
-                            name, lambda observer, name=name: self.count_runs(observer, name, work)
+                            name, lambda observer, name=name: self.count_all(observer, name, works)
                         )
         finally:
             os.close(stats)
 
-    def count_runs(self, observer, name, work):
+    def count_all(self, observer, name, works):
+        for work in works if name in ("deburr", TARGET) else works[:1]:
+            self.count_runs(observer, (name, work.name), work)
+
+    def count_runs(self, observer, key, work):
         programs = attached(observer.pid)[0]
         before = {program: self.bpf.runs(program) for program in programs}
         work.run()
@@ -158,7 +187,7 @@ class Comparison:
             busiest = max(busiest, now_count - count)
         if busiest:
             # The program that runs at every switch runs most often; the time of all programs is divided by its runs.
-            self.programs.setdefault(name, []).append((spent / busiest, spent / runs))
+            self.programs.setdefault(key, []).append((spent / busiest, spent / runs))
 
 
 def footprint(binary, scratch, seconds, progress):

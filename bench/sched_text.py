@@ -4,6 +4,7 @@
 import statistics
 
 from document import budget_lines, circumstances, spread
+from sched import TARGET
 
 TITLE = "The scheduler probe"
 
@@ -11,15 +12,24 @@ TITLE = "The scheduler probe"
 def budget_rows(comparison, rows):
     """(what, budget, measured, verdict) for every budget that was measured."""
     middle = {key: statistics.median(values) for key, values in comparison.slowdown.items()}
-    runs = {
-        name: statistics.median(v[0] for v in values)
-        for name, values in comparison.programs.items()
-    }
+
+    def runs_under(work):
+        programs = comparison.programs.items()
+        return {name: statistics.median(v[0] for v in all) for (name, of), all in programs if of == work}
+
+    runs, of_others = runs_under("pipe"), runs_under("switch")
     ours = middle.get(("deburr", "pipe"))
     empty = middle.get(("empty program", "pipe"))
     if "deburr" in runs and "empty program" in runs:
         net = runs["deburr"] - runs["empty program"]
         yield "BPF time per switch, empty program subtracted", "35 ns", f"{net:.1f} ns", net <= 35
+    for what, of, limit in (
+        ("BPF time per switch of a target's threads, above that", runs, 45),
+        ("BPF time per switch of others beside a target, above that", of_others, 5),
+    ):
+        if "deburr" in of and TARGET in of:
+            more = of[TARGET] - of["deburr"]
+            yield what, f"{limit} ns", f"{more:.1f} ns", more <= limit
     if ours is not None and empty is not None:
         above = ours - empty
         what = "`perf bench sched pipe`, above an empty program"
@@ -78,7 +88,7 @@ def part(comparison, rows, arguments):
             )
             for work in ("pipe", "switch")
         ]
-        runs = comparison.programs.get(name)
+        runs = comparison.programs.get((name, "pipe"))
         cells.append(f"{statistics.median(r[0] for r in runs):.0f}" if runs else "")
         cells.append(f"{statistics.median(r[1] for r in runs):.0f}" if runs else "")
         lines.append(f"| {name} | {' | '.join(cells)} | {comparison.tools[name][2]} |")

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import sqlite3
 
 from vm import document
@@ -87,8 +88,8 @@ def freed(rows):
     return sum(row["count"] for row in ticks), at_small / max(sum(row["ns"] for row in ticks), 1)
 
 
-def judge(said, recording):
-    """Cells under TITLES, and complaints, out of the machine's output by part and its recording."""
+def judge(said, recording, kernel):
+    """Cells under TITLES, and complaints, out of the machine's output by part, its recording, and its kernel's version."""
     reports = {name: document(said.get(name, "")) for name in ("doctor", "neighbour", "asleep", "quota", "crowd", "limits", "disk")}
     failed = [f"{name}: no JSON: {said.get(name, '').strip()[:300]}" for name in reports if not reports[name]]
     if failed:
@@ -153,7 +154,11 @@ def judge(said, recording):
     states = {source["source"]: source["state"] for source in doctor["sources"]}
     # Where the kernel's types do not say where the preempt count is, it is not known what threads asked for.
     hold(states.get("interrupts") in ("active", "partial"), f"doctor: interrupts is {states.get('interrupts')}")
-    for name in ("block", "writeback", "reclaim"):
+    # Iterations over the files of one process are newer.
+    has_iterator = tuple(map(int, re.findall(r"\d+", kernel)[:2])) >= (6, 1)
+    sending = "active" if has_iterator else "missing"
+    hold(states.get("connections") == sending, f"doctor: connections is {states.get('connections')}")
+    for name in ("block", "writeback", "reclaim", "tcp"):
         hold(states.get(name) == "active", f"doctor: {name} is {states.get(name)}")
     times, at_limit = freed(said.get("reclaim", ""))
     hold(times > 0, f"reclaim: nothing: {said.get('reclaim_run', '').strip()[:300]} {said.get('reclaim', '')[:300]}")

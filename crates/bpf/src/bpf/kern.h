@@ -86,6 +86,7 @@ struct sched_info {
 
 struct thread_info {
 	__u32 cpu;
+	__u32 status; /* x86 only */
 };
 
 struct task_struct {

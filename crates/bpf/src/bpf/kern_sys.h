@@ -13,7 +13,6 @@ struct pt_regs___x86 {
 	unsigned long si;
 	unsigned long dx;
 	unsigned long orig_ax;
-	unsigned short cs; /* newer kernels keep more in the same word */
 };
 
 struct pt_regs___arm64 {
@@ -48,8 +47,8 @@ struct mount {
 
 #pragma clang attribute pop
 
-/* arch/x86/include/asm/segment.h: the code segment of 32-bit programs */
-#define USER32_CS 0x23
+/* arch/x86/include/asm/thread_info.h: in thread_info.status, in a call of the 32-bit interface */
+#define TS_COMPAT 0x0002
 /* arch/arm64/include/uapi/asm/ptrace.h */
 #define PSR_MODE32_BIT 0x10
 /* include/uapi/linux/fcntl.h */

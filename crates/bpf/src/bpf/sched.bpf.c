@@ -20,6 +20,7 @@
 #include "sched.h"
 #include "read.bpf.h"
 #include "fd.bpf.h"
+#include "compat.bpf.h"
 
 #define NO_SLOT    (~0U)
 #define PROBES     4

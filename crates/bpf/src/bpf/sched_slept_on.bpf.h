@@ -20,15 +20,15 @@ enum sleep_lock exported_lock = SLEEP_NO_LOCK;
 /* From the bottom of a thread's kernel stack to the registers that its system call saved; 0 = not
  * known. */
 __u64 regs_offset = 0;
-static __always_inline __s64 call_of(__u64 regs)
+static __always_inline __s64 call_of(__u64 task, __u64 regs)
 {
 	if (bpf_core_field_exists(((struct pt_regs___x86 *)0)->orig_ax)) {
-		if (NUMBER_AT(struct pt_regs___x86, regs, cs) == USER32_CS)
+		if (is_compat_x86(task))
 			return SLEEP_COMPAT;
 		return NUMBER_AT(struct pt_regs___x86, regs, orig_ax);
 	}
 	if (bpf_core_field_exists(((struct pt_regs___arm64 *)0)->syscallno)) {
-		if (NUMBER_AT(struct pt_regs___arm64, regs, pstate) & PSR_MODE32_BIT)
+		if (is_compat_arm64(regs))
 			return SLEEP_COMPAT;
 		return NUMBER_AT(struct pt_regs___arm64, regs, syscallno);
 	}
@@ -46,7 +46,7 @@ static __always_inline __s64 call_in(__u64 *cell, __u64 task, __u64 *regs)
 	    (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER))
 		return SLEEP_KERNEL;
 	*regs = ADDRESS_AT(cell, struct task_struct, task, stack) + regs_offset;
-	call = call_of(*regs);
+	call = call_of(task, *regs);
 	return call >= 0 && call < SLEEP_CALLS ? call : call == SLEEP_COMPAT ? call : SLEEP_NO_CALL;
 }
 

@@ -14,6 +14,7 @@
 #include "syscalls.h"
 #include "read.bpf.h"
 #include "fd.bpf.h"
+#include "compat.bpf.h"
 
 /* Only calls at least this long may take entries in the second half of the table of files. */
 #define SYS_LONG_NS 100000
@@ -106,8 +107,8 @@ static __always_inline struct sys_cpu *this_cpu(void)
 
 static __always_inline bool is_compat(const void *regs)
 {
-	if (bpf_core_field_exists(((struct pt_regs___x86 *)0)->cs))
-		return ((const struct pt_regs___x86 *)regs)->cs == USER32_CS;
+	if (bpf_core_field_exists(((struct thread_info *)0)->status))
+		return is_compat_x86(bpf_get_current_task());
 	if (bpf_core_field_exists(((struct pt_regs___arm64 *)0)->pstate))
 		return ((const struct pt_regs___arm64 *)regs)->pstate & PSR_MODE32_BIT;
 	return false;

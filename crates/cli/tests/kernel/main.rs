@@ -33,6 +33,7 @@ mod longest;
 mod memory;
 mod missed;
 mod net;
+mod odd_threads;
 mod oversubscribed;
 mod owners;
 mod probe;

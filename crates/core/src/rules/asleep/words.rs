@@ -23,7 +23,7 @@ pub(in crate::rules) fn on(view: &View, call: &str, on: &SleptOn) -> Option<Stri
         SleptOn::Pipe => "a pipe".into(),
         SleptOn::Character => "a character device".into(),
         SleptOn::Anonymous { name } if name.starts_with("eventpo") => return None,
-        SleptOn::Anonymous { name } => name.clone(),
+        SleptOn::Anonymous { name } => whole(name).into(),
         SleptOn::Inet { port: Some(port), .. } => format!("clients of port {port}"),
         SleptOn::Inet { remote: Some(remote), protocol, .. } => format!("{remote} ({protocol})"),
         SleptOn::Inet { protocol, .. } => format!("a socket ({protocol})"),
@@ -38,6 +38,13 @@ pub(in crate::rules) fn on(view: &View, call: &str, on: &SleptOn) -> Option<Stri
             None => kernel_lock(*lock).into(),
         },
     })
+}
+
+/// The name of a file without a type, of which seven letters are recorded.
+fn whole(name: &str) -> &str {
+    const LONGER: [&str; 5] = ["io_uring", "signalfd", "userfaultfd", "perf_event", "fanotify"];
+    let cut = |whole: &&&str| name.len() == 7 && whole.starts_with(name);
+    LONGER.iter().find(cut).unwrap_or(&name)
 }
 
 /// A lock of the kernel.

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Threads that wait in unusual ways, as recorded, against what they, or who held them, measured: in calls of the 32-bit
+//! interface, for a child of `vfork`, held by a tracer, for a ring of io_uring.
+
+use crate::common;
+use rusqlite::Connection;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A record stands for a millisecond of sleep, and a look at the clock comes a little late: 3 %, and 30 ms.
+fn is_near(recorded_s: f64, measured_s: f64) -> bool {
+    (recorded_s - measured_s).abs() < 0.03 + 0.03 * measured_s
+}
+
+fn compiled(source: &str, flags: &[&str], to: &Path) -> bool {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel").join(source);
+    let mut compile = Command::new("cc");
+    compile.args(["-O1", "-w"]).args(flags).arg("-o").arg(to).arg(source);
+    compile.stdin(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|it| it.success())
+}
+
+fn record(recording: &Path, more: &[&str]) -> Command {
+    let mut record = Command::new(env!("CARGO_BIN_EXE_deburr"));
+    record.args(["record", "-q", "--force", "-o"]).arg(recording).args(more).arg("--");
+    record.stdin(Stdio::null()).stdout(Stdio::null());
+    record
+}
+
+/// A recording of a program that waits in this way, who waited, and how long that took, in seconds; `None` = this kernel
+/// does not let it.
+fn recorded(scratch: &Path, mode: &str, more: &[&str]) -> Option<(PathBuf, u32, f64)> {
+    let [program, recording, told] = ["odd", "x.deburr", "told"].map(|it| scratch.join(it));
+    // The 32-bit interface takes addresses of 32 bits.
+    assert!(compiled("odd_threads.c", &["-no-pie"], &program), "cc");
+    let ended = record(&recording, more).arg(program).arg(mode).arg(&told).status().unwrap();
+    if !ended.success() {
+        return None;
+    }
+    let told = std::fs::read_to_string(told).unwrap();
+    let (pid, seconds) = told.trim().split_once(' ').unwrap();
+    Some((recording, pid.parse().unwrap(), seconds.parse().unwrap()))
+}
+
+/// Sleep of a process in seconds, for a condition.
+fn slept(recording: &Path, pid: u32, condition: &str) -> f64 {
+    let sql = format!(
+        "SELECT sum(ns) FROM sleep JOIN processes USING (proc) WHERE pid = ? AND ({condition})"
+    );
+    sum(recording, &sql, pid) / 1e9
+}
+
+fn sum(recording: &Path, sql: &str, pid: u32) -> f64 {
+    let connection = Connection::open(recording).unwrap();
+    let sum = connection.query_row(sql, [pid], |row| row.get::<_, Option<i64>>(0)).unwrap();
+    sum.unwrap_or(0) as f64
+}
+
+/// Runs a test that needs root; `run` returns what is missing here.
+fn tried(test: &'static str, run: impl Fn(&Path) -> Option<&'static str>) {
+    common::tried("kernel", test, || {
+        if common::root_or_skip("kernel", test) {
+            let scratch = tempfile::tempdir().unwrap();
+            if let Some(missing) = run(scratch.path()) {
+                common::skip("kernel", test, missing);
+            }
+        }
+    });
+}
+
+/// `read` has the number there that `close` has elsewhere.
+#[test]
+fn calls_of_the_32_bit_interface_are_not_told_as_others() {
+    tried("calls_of_the_32_bit_interface_are_not_told_as_others", |scratch| {
+        if !cfg!(target_arch = "x86_64") {
+            return Some("only x86-64 has it for 64-bit programs");
+        }
+        let Some((recording, pid, seconds)) = recorded(scratch, "int80", &["--syscalls"]) else {
+            return Some("the kernel has no 32-bit interface");
+        };
+        let of_32_bit = slept(&recording, pid, "call = '(32-bit call)'");
+        assert!(seconds > 2.0 && is_near(of_32_bit, seconds), "{of_32_bit} s of {seconds} s");
+        assert!(slept(&recording, pid, "call = 'close'") < 0.01);
+        let calls = |name: &str| {
+            let connection = Connection::open(&recording).unwrap();
+            let sql = "SELECT sum(calls) FROM syscall WHERE name = ?";
+            let calls = connection.query_row(sql, [name], |row| row.get::<_, Option<i64>>(0));
+            calls.unwrap().unwrap_or(0)
+        };
+        assert!(calls("(32-bit calls)") > 100 && calls("close") < 100);
+        None
+    });
+}
+
+#[test]
+fn calls_of_32_bit_programs_have_no_name() {
+    tried("calls_of_32_bit_programs_have_no_name", |scratch| {
+        let [program, recording] = ["program_32", "x.deburr"].map(|it| scratch.join(it));
+        let flags = ["-m32", "-static", "-nostdlib", "-ffreestanding", "-fno-stack-protector"];
+        if !cfg!(target_arch = "x86_64") || !compiled("program_32.c", &flags, &program) {
+            return Some("`cc -m32` compiles nothing here");
+        }
+        let feed = r#"exec 3>"$2"; for n in 1 2 3 4 5 6; do sleep 0.5; printf x; done | { "$1" & echo $! >&3; wait; }"#;
+        let told = scratch.join("told");
+        let mut run = record(&recording, &[]);
+        assert!(
+            run.args(["bash", "-c", feed, "bash"])
+                .arg(program)
+                .arg(&told)
+                .status()
+                .unwrap()
+                .success()
+        );
+        let pid: u32 = std::fs::read_to_string(told).unwrap().trim().parse().unwrap();
+        let all = slept(&recording, pid, "1");
+        if all < 0.5 {
+            return Some("the kernel runs no 32-bit programs");
+        }
+        let of_32_bit = slept(&recording, pid, "call = '(32-bit call)'");
+        assert!(all > 2.0 && of_32_bit > 0.95 * all, "{of_32_bit} s of {all} s");
+        None
+    });
+}
+
+#[test]
+fn who_waits_for_a_child_of_vfork_waits_for_that() {
+    tried("who_waits_for_a_child_of_vfork_waits_for_that", |scratch| {
+        let (recording, pid, seconds) = recorded(scratch, "vfork", &[]).unwrap();
+        let of_call = slept(&recording, pid, "call IN ('vfork', 'clone', 'clone3')");
+        assert!(seconds > 1.5 && is_near(of_call, seconds), "{of_call} s of {seconds} s");
+        // The child sleeps by a timer, and is what it waits for.
+        let behind = slept(
+            &recording,
+            pid,
+            "call IN ('vfork', 'clone', 'clone3') AND behind LIKE '%nanosleep%'",
+        );
+        assert!(behind > 0.9 * of_call, "{behind} s of {of_call} s");
+        None
+    });
+}
+
+#[test]
+fn who_is_held_by_a_tracer_is_stopped() {
+    tried("who_is_held_by_a_tracer_is_stopped", |scratch| {
+        let (recording, pid, seconds) = recorded(scratch, "traced", &[]).unwrap();
+        let sql =
+            "SELECT sum(stopped_ns) FROM process_tick JOIN processes USING (proc) WHERE pid = ?";
+        let stopped = sum(&recording, sql, pid) / 1e9;
+        assert!(seconds > 1.0 && is_near(stopped, seconds), "{stopped} s of {seconds} s");
+        None
+    });
+}
+
+#[test]
+fn who_waits_for_a_ring_waits_in_its_call() {
+    tried("who_waits_for_a_ring_waits_in_its_call", |scratch| {
+        let Some((recording, pid, seconds)) = recorded(scratch, "uring", &[]) else {
+            return Some("the kernel lets nobody make a ring of io_uring");
+        };
+        let of_call =
+            slept(&recording, pid, "call = 'io_uring_enter' AND slept_on LIKE '%io_urin%'");
+        assert!(seconds > 2.0 && is_near(of_call, seconds), "{of_call} s of {seconds} s");
+        // The kernel's thread that reads for it belongs to the process and is in no call.
+        let of_worker = slept(&recording, pid, "call = '(kernel work)'");
+        assert!(of_worker > 0.5 * seconds, "{of_worker} s beside {seconds} s");
+        None
+    });
+}
