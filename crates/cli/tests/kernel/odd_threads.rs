@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Threads that wait in unusual ways, as recorded, against what they, or who held them, measured: in calls of the 32-bit
-//! interface, for a child of `vfork`, held by a tracer, for a ring of io_uring.
+//! interface, for a child of `vfork`, held by a tracer, for a ring of io_uring, for a lock that another process holds, and on
+//! a connection that somebody else made and passed on.
 
 use crate::common;
 use rusqlite::Connection;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -31,7 +33,7 @@ fn record(recording: &Path, more: &[&str]) -> Command {
 fn recorded(scratch: &Path, mode: &str, more: &[&str]) -> Option<(PathBuf, u32, f64)> {
     let [program, recording, told] = ["odd", "x.deburr", "told"].map(|it| scratch.join(it));
     // The 32-bit interface takes addresses of 32 bits.
-    assert!(compiled("odd_threads.c", &["-no-pie"], &program), "cc");
+    assert!(compiled("odd_threads.c", &["-no-pie", "-pthread"], &program), "cc");
     let ended = record(&recording, more).arg(program).arg(mode).arg(&told).status().unwrap();
     if !ended.success() {
         return None;
@@ -162,6 +164,55 @@ fn who_waits_for_a_ring_waits_in_its_call() {
         // The kernel's thread that reads for it belongs to the process and is in no call.
         let of_worker = slept(&recording, pid, "call = '(kernel work)'");
         assert!(of_worker > 0.5 * seconds, "{of_worker} s beside {seconds} s");
+        None
+    });
+}
+
+/// The kinds of a process's sleep in a call, by the report, and what stands first behind it: nanoseconds.
+fn kinds(recording: &Path, comm: &str, call: &str) -> BTreeMap<(String, String), u64> {
+    let mut report = Command::new(env!("CARGO_BIN_EXE_deburr"));
+    let output = report.args(["report", "--json"]).arg(recording).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let ledgers = report["ledger"].as_array().unwrap();
+    let its = |it: &&serde_json::Value| it["victim"]["comm"] == comm && !it["asleep"].is_null();
+    let ledger = ledgers.iter().find(its).unwrap();
+    let mut all = BTreeMap::new();
+    for part in ledger["asleep"].as_array().unwrap().iter().filter(|it| it["call"] == call) {
+        let text = |it: &serde_json::Value| it.as_str().unwrap_or_default().to_owned();
+        let key = (text(&part["kind"]), text(&part["behind"][0]["who"]));
+        *all.entry(key).or_default() += part["ns"].as_u64().unwrap();
+    }
+    all
+}
+
+#[test]
+fn a_lock_in_shared_memory_is_held_by_another_process() {
+    tried("a_lock_in_shared_memory_is_held_by_another_process", |scratch| {
+        let (recording, pid, seconds) = recorded(scratch, "shared", &[]).unwrap();
+        let of_lock = slept(&recording, pid, "call = 'futex'");
+        assert!(seconds > 2.0 && is_near(of_lock, seconds), "{of_lock} s of {seconds} s");
+        let kinds = kinds(&recording, "odd", "futex");
+        let held = kinds[&("waits_for_others".into(), "`holder`".into())];
+        assert!(held * 10 > kinds.values().sum::<u64>() * 9, "{kinds:?}");
+        None
+    });
+}
+
+/// The kernel says that the other end belongs to whoever made the connection. Who sleeps before it answers may as well be at
+/// rest: that is not known, and its timer is not the client's own.
+#[test]
+fn on_a_connection_that_was_passed_on_whoever_answers_is_named() {
+    tried("on_a_connection_that_was_passed_on_whoever_answers_is_named", |scratch| {
+        let (recording, pid, seconds) = recorded(scratch, "passed", &[]).unwrap();
+        let of_peer = slept(&recording, pid, "call = 'read' AND slept_on LIKE '%unix%'");
+        assert!(seconds > 2.0 && is_near(of_peer, seconds), "{of_peer} s of {seconds} s");
+        let kinds = kinds(&recording, "odd", "read");
+        let all: u64 = kinds.values().sum();
+        let of = |test: &dyn Fn(&(String, String)) -> bool| -> u64 {
+            kinds.iter().filter(|(key, _)| test(key)).map(|(_, ns)| ns).sum()
+        };
+        assert!(of(&|(_, who)| who == "`server`") * 10 > all * 9, "{kinds:?}");
+        assert_eq!(of(&|(kind, _)| kind == "own_timer"), 0, "{kinds:?}");
         None
     });
 }

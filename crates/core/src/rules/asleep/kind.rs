@@ -53,7 +53,7 @@ pub(in crate::rules) fn of(own: ProcId, key: &SleepKey) -> SleepKind {
 pub(super) fn of_chain(own: ProcId, key: &SleepKey) -> SleepKind {
     let mut of = (own, &key.slept);
     for (at, next) in key.behind.iter().enumerate() {
-        let kind = of_link(of, &key.behind[at..]);
+        let kind = own_or_not_known(own, of.0, of_link(of, &key.behind[at..]));
         match &next.did {
             _ if kind != SleepKind::NotKnown => return kind,
             Did::NotSeen => return SleepKind::NotKnown,
@@ -61,7 +61,12 @@ pub(super) fn of_chain(own: ProcId, key: &SleepKey) -> SleepKind {
             Did::Slept(slept) => of = (next.proc, slept),
         }
     }
-    of_link(of, &[])
+    own_or_not_known(own, of.0, of_link(of, &[]))
+}
+
+/// A timer of another process is none of its own: whether that one is at rest, or in the middle of an answer, is not known.
+fn own_or_not_known(own: ProcId, of: ProcId, kind: SleepKind) -> SleepKind {
+    if kind == SleepKind::OwnTimer && of != own { SleepKind::NotKnown } else { kind }
 }
 
 /// Of a sleep, and what is behind it. An event loop that waits until a thread of its process has finished something, while that
@@ -244,6 +249,13 @@ mod tests {
         let slept = slept("futex", condition(), WokenBy::NotKnown);
         let key = SleepKey { role: Role::NotSaid, slept, thread: None, behind: vec![asked, naps] };
         assert_eq!(of(ProcId(1), &key), WaitsForOthers);
+        // A process that sleeps before it answers, and one that does something now and then, look alike.
+        let pair = SleptOn::Unix { peer: None, accepted: false, ready: false };
+        let slept = tests::slept("recvfrom", pair, WokenBy::NotKnown);
+        let naps = Awaited { proc: ProcId(2), ..own(does("nanosleep", SleptOn::NotKnown, by())) };
+        let key = SleepKey { role: Role::NotSaid, slept, thread: None, behind: vec![naps] };
+        assert_eq!(of(ProcId(1), &key), NotKnown, "another process's timer is none of its own");
+        assert_eq!(of(ProcId(2), &key), OwnTimer);
         // An event loop takes whatever comes, unless the thread that it waits for is late.
         let pair = SleptOn::Unix { peer: None, accepted: false, ready: true };
         let event = tests::slept("epoll_wait", pair, WokenBy::NotKnown);
