@@ -5,7 +5,7 @@
 use super::{
     BlameTick, BlockRecord, CpuCheckRecord, DeviceBin, DiskCounters, IdleTick, LoadBin, LongWait,
     NamedThreads, ObserverTick, PairRound, ProcessTick, Record, ResentTick, Run, SchedstatTick,
-    SyscallFile, SyscallRecord, SyscallSpan, SyscallTotal, WaitHist,
+    SendingTick, SyscallFile, SyscallRecord, SyscallSpan, SyscallTotal, WaitHist,
 };
 
 /// What all amounts of a recording may come to, whatever their unit. A fourth of what 64 bits hold: sums in which an
@@ -101,6 +101,12 @@ fn singles(record: &Record) -> Vec<u64> {
     }
 }
 
+fn sending(it: &SendingTick) -> u64 {
+    let times = [it.connections, it.busy_ns, it.window_ns, it.buffer_ns];
+    let sizes = [it.window_bytes, it.buffer_bytes, it.waiting_bytes];
+    sum(times.into_iter().chain(sizes).chain(it.srtt_ns))
+}
+
 fn resent(it: &ResentTick) -> u64 {
     let ResentTick { connections, times, dropped_here, requests, timeouts, probes, .. } = *it;
     let ResentTick { timeout_ns, recoveries, recovery_ns, rto_ns, segments, .. } = *it;
@@ -143,11 +149,7 @@ fn amount(record: &Record) -> u64 {
         }
         Record::Interrupts(it) => sum([it.ns, it.count, it.bursts, it.longest_ns]),
         Record::Resent(it) => resent(it),
-        Record::Sending(it) => {
-            let times = [it.connections, it.busy_ns, it.window_ns, it.buffer_ns];
-            let sizes = [it.window_bytes, it.buffer_bytes, it.waiting_bytes];
-            sum(times.into_iter().chain(sizes).chain(it.srtt_ns))
-        }
+        Record::Sending(it) => sending(it),
         Record::Datagrams(it) => {
             let sizes = it.buffer_bytes.into_iter().chain(it.most_buffer_bytes);
             sum(sizes.chain([it.drops, it.waiting_bytes]))
