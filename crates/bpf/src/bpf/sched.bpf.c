@@ -20,7 +20,6 @@
 #include "sched.h"
 #include "read.bpf.h"
 #include "fd.bpf.h"
-#include "compat.bpf.h"
 
 #define NO_SLOT    (~0U)
 #define PROBES     4

@@ -6,6 +6,8 @@
  * that sleeps in it, and through them the file is found.
  */
 
+#include "compat.bpf.h"
+
 /* Which calls have a file descriptor as their first argument. */
 const volatile __u8 takes_fd[SLEEP_CALLS] = {};
 /* "[eventpo", as a number. */

@@ -58,7 +58,7 @@ fn sum(recording: &Path, sql: &str, pid: u32) -> f64 {
 }
 
 /// Runs a test that needs root; `run` returns what is missing here.
-fn tried(test: &'static str, run: impl Fn(&Path) -> Option<&'static str>) {
+fn in_scratch(test: &'static str, run: impl Fn(&Path) -> Option<&'static str>) {
     common::tried("kernel", test, || {
         if common::root_or_skip("kernel", test) {
             let scratch = tempfile::tempdir().unwrap();
@@ -72,7 +72,7 @@ fn tried(test: &'static str, run: impl Fn(&Path) -> Option<&'static str>) {
 /// `read` has the number there that `close` has elsewhere.
 #[test]
 fn calls_of_the_32_bit_interface_are_not_told_as_others() {
-    tried("calls_of_the_32_bit_interface_are_not_told_as_others", |scratch| {
+    in_scratch("calls_of_the_32_bit_interface_are_not_told_as_others", |scratch| {
         if !cfg!(target_arch = "x86_64") {
             return Some("only x86-64 has it for 64-bit programs");
         }
@@ -95,7 +95,7 @@ fn calls_of_the_32_bit_interface_are_not_told_as_others() {
 
 #[test]
 fn calls_of_32_bit_programs_have_no_name() {
-    tried("calls_of_32_bit_programs_have_no_name", |scratch| {
+    in_scratch("calls_of_32_bit_programs_have_no_name", |scratch| {
         let [program, recording] = ["program_32", "x.deburr"].map(|it| scratch.join(it));
         let flags = ["-m32", "-static", "-nostdlib", "-ffreestanding", "-fno-stack-protector"];
         if !cfg!(target_arch = "x86_64") || !compiled("program_32.c", &flags, &program) {
@@ -125,7 +125,7 @@ fn calls_of_32_bit_programs_have_no_name() {
 
 #[test]
 fn who_waits_for_a_child_of_vfork_waits_for_that() {
-    tried("who_waits_for_a_child_of_vfork_waits_for_that", |scratch| {
+    in_scratch("who_waits_for_a_child_of_vfork_waits_for_that", |scratch| {
         let (recording, pid, seconds) = recorded(scratch, "vfork", &[]).unwrap();
         let of_call = slept(&recording, pid, "call IN ('vfork', 'clone', 'clone3')");
         assert!(seconds > 1.5 && is_near(of_call, seconds), "{of_call} s of {seconds} s");
@@ -142,7 +142,7 @@ fn who_waits_for_a_child_of_vfork_waits_for_that() {
 
 #[test]
 fn who_is_held_by_a_tracer_is_stopped() {
-    tried("who_is_held_by_a_tracer_is_stopped", |scratch| {
+    in_scratch("who_is_held_by_a_tracer_is_stopped", |scratch| {
         let (recording, pid, seconds) = recorded(scratch, "traced", &[]).unwrap();
         let sql =
             "SELECT sum(stopped_ns) FROM process_tick JOIN processes USING (proc) WHERE pid = ?";
@@ -154,7 +154,7 @@ fn who_is_held_by_a_tracer_is_stopped() {
 
 #[test]
 fn who_waits_for_a_ring_waits_in_its_call() {
-    tried("who_waits_for_a_ring_waits_in_its_call", |scratch| {
+    in_scratch("who_waits_for_a_ring_waits_in_its_call", |scratch| {
         let Some((recording, pid, seconds)) = recorded(scratch, "uring", &[]) else {
             return Some("the kernel lets nobody make a ring of io_uring");
         };
@@ -187,7 +187,7 @@ fn kinds(recording: &Path, comm: &str, call: &str) -> BTreeMap<(String, String),
 
 #[test]
 fn a_lock_in_shared_memory_is_held_by_another_process() {
-    tried("a_lock_in_shared_memory_is_held_by_another_process", |scratch| {
+    in_scratch("a_lock_in_shared_memory_is_held_by_another_process", |scratch| {
         let (recording, pid, seconds) = recorded(scratch, "shared", &[]).unwrap();
         let of_lock = slept(&recording, pid, "call = 'futex'");
         assert!(seconds > 2.0 && is_near(of_lock, seconds), "{of_lock} s of {seconds} s");
@@ -202,7 +202,7 @@ fn a_lock_in_shared_memory_is_held_by_another_process() {
 /// rest: that is not known, and its timer is not the client's own.
 #[test]
 fn on_a_connection_that_was_passed_on_whoever_answers_is_named() {
-    tried("on_a_connection_that_was_passed_on_whoever_answers_is_named", |scratch| {
+    in_scratch("on_a_connection_that_was_passed_on_whoever_answers_is_named", |scratch| {
         let (recording, pid, seconds) = recorded(scratch, "passed", &[]).unwrap();
         let of_peer = slept(&recording, pid, "call = 'read' AND slept_on LIKE '%unix%'");
         assert!(seconds > 2.0 && is_near(of_peer, seconds), "{of_peer} s of {seconds} s");
