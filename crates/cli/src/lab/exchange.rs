@@ -17,10 +17,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Bytes of a message, and of the buffers of those who do not wait for answers: one message fills them.
+/// Bytes of a message, and of the buffers of those who do not wait for answers: one message fills them, unless the sender
+/// waits for room. Then they have room for a whole one, so that nobody waits who need not.
 const QUESTION: usize = 64;
 const LOAD: usize = 64 << 10;
 const BUFFER: usize = 16 << 10;
+const LARGE_BUFFER: usize = 128 << 10;
 
 /// A victim with a backend.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -66,6 +68,10 @@ impl Does {
             Self::Asks => QUESTION,
             Self::Sends | Self::Streams | Self::Serves => LOAD,
         }
+    }
+
+    fn buffer(self) -> usize {
+        if self.waits_for_room() { LARGE_BUFFER } else { BUFFER }
     }
 
     fn waits_for_room(self) -> bool {
@@ -179,7 +185,7 @@ pub(crate) fn serve(args: &BackendArgs) -> Result<()> {
     }
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port))?;
     if args.does != Does::Asks {
-        set_socket_recv_buffer_size(&listener, BUFFER)?;
+        set_socket_recv_buffer_size(&listener, args.does.buffer())?;
     }
     println!("ready");
     std::thread::scope(|scope| {
@@ -196,7 +202,7 @@ fn ask(args: &BackendArgs) -> Result<()> {
     println!("ready");
     let connect = || -> io::Result<TcpStream> {
         let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
-        set_socket_recv_buffer_size(&socket, BUFFER)?;
+        set_socket_recv_buffer_size(&socket, args.does.buffer())?;
         rustix::net::connect(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, args.port)))?;
         Ok(socket.into())
     };
@@ -251,7 +257,7 @@ impl Pool {
                 None => TcpStream::connect(address)?,
             };
             if args.does != Does::Asks {
-                set_socket_send_buffer_size(&connection, BUFFER)?;
+                set_socket_send_buffer_size(&connection, args.does.buffer())?;
             }
             connection.set_nonblocking(args.does.waits_for_room())?;
             Ok(connection)
