@@ -86,7 +86,7 @@ pub(super) fn of_every_second(ns_per_s: u64) -> String {
 pub(super) fn of_every_second_of_connections(ns_per_s: u64) -> String {
     let text = units::duration(ns_per_s as f64);
     if ns_per_s > 1_000_000_000 {
-        format!("{text} in every second, summed over them,")
+        format!("{text} of connection time in every second")
     } else {
         format!("{text} of every second")
     }
