@@ -158,6 +158,9 @@ def judge(said, recording, kernel):
     has_iterator = tuple(map(int, re.findall(r"\d+", kernel)[:2])) >= (6, 1)
     sending = "active" if has_iterator else "missing"
     hold(states.get("connections") == sending, f"doctor: connections is {states.get('connections')}")
+    # Its program is loaded for a target only.
+    unchecked = {rule["code"] for rule in asleep["not_checked"]}
+    hold(("NET004" in unchecked) != has_iterator, f"asleep: not checked: {sorted(unchecked)}")
     for name in ("block", "writeback", "reclaim", "tcp"):
         hold(states.get(name) == "active", f"doctor: {name} is {states.get(name)}")
     times, at_limit = freed(said.get("reclaim", ""))

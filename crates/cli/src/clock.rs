@@ -28,6 +28,11 @@ pub(crate) fn cpu_time_ns() -> u64 {
     read(ClockId::ProcessCPUTime).cast_unsigned()
 }
 
+/// CPU time of the thread that calls, in nanoseconds.
+pub(crate) fn thread_cpu_time_ns() -> u64 {
+    read(ClockId::ThreadCPUTime).cast_unsigned()
+}
+
 fn read(clock: ClockId) -> i64 {
     let time = clock_gettime(clock);
     // Nanoseconds in an `i64` last until the year 2262.

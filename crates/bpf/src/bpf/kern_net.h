@@ -126,6 +126,9 @@ struct eventpoll {
 /* include/linux/net.h */
 #define SOCK_STREAM 1
 
+/* include/net/tcp_states.h */
+#define TCP_CLOSE 7
+
 /* include/uapi/linux/in.h */
 #define IPPROTO_TCP 6
 

@@ -4,8 +4,8 @@
  * net.bpf.c only.
  *
  * The kernel tells the same to whoever asks a socket (TCP_INFO), but takes the socket's lock, which
- * its owner may hold for as long as it likes. This takes none: what is read while the kernel
- * changes from one state to the next may be a state's time too little or too much.
+ * its owner may hold for as long as it likes. This takes none: what the kernel changed
+ * meanwhile is read again.
  */
 #ifndef DEBURR_NET_SENDING_BPF_H
 #define DEBURR_NET_SENDING_BPF_H
@@ -15,9 +15,16 @@
 	(NUMBER_AT(struct tcp_sock, sock, chrono_stat[(state)-1]) + \
 	 ((type) == (state) ? (now) - (started) : 0))
 
-static __always_inline bool note_sending(struct net_sending *it, __u64 sock)
+static __always_inline __u32 state_of_sending(__u64 sock)
 {
-	__u32 type = BPF_CORE_READ_BITFIELD_PROBED((struct tcp_sock *)sock, chrono_type);
+	return BPF_CORE_READ_BITFIELD_PROBED((struct tcp_sock *)sock, chrono_type);
+}
+
+/* Returns whether the state lasted while its times were read: the kernel adds a state's time to its
+ * sum as it ends, and then it would count twice. */
+static __always_inline bool note_times(struct net_sending *it, __u64 sock)
+{
+	__u32 type = state_of_sending(sock);
 	__u32 started = NUMBER_AT(struct tcp_sock, sock, chrono_start);
 	__u32 now = (__u32)bpf_jiffies64();
 
@@ -25,6 +32,15 @@ static __always_inline bool note_sending(struct net_sending *it, __u64 sock)
 	it->buffer_jiffies = SUM_OF(sock, type, now, started, TCP_CHRONO_BUSY + 2);
 	it->busy_jiffies = SUM_OF(sock, type, now, started, TCP_CHRONO_BUSY) + it->window_jiffies +
 			   it->buffer_jiffies;
+	barrier();
+	return state_of_sending(sock) == type &&
+	       NUMBER_AT(struct tcp_sock, sock, chrono_start) == started;
+}
+
+static __always_inline bool note_sending(struct net_sending *it, __u64 sock)
+{
+	if (!note_times(it, sock))
+		note_times(it, sock);
 	return it->busy_jiffies != 0;
 }
 
@@ -49,7 +65,9 @@ int on_file(struct bpf_iter__task_file *ctx)
 	if (!sock)
 		return 0;
 	family = NUMBER_AT(struct sock, sock, __sk_common.skc_family);
+	/* Where the other end has reset the connection, its last state seems to last for ever. */
 	if ((family != AF_INET && family != AF_INET6) ||
+	    NUMBER_AT(struct sock, sock, __sk_common.skc_state) == TCP_CLOSE ||
 	    NUMBER_AT(struct sock, sock, sk_protocol) != IPPROTO_TCP ||
 	    !note_sending(&sending, sock))
 		return 0;

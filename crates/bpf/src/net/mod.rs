@@ -97,18 +97,21 @@ pub struct NetProbe {
 }
 
 impl NetProbe {
-    /// Loads the program and attaches it. `cpus` = number of possible CPUs of the host.
+    /// Loads the programs and attaches that at the hook. `cpus` = number of possible CPUs of the host. Without a target
+    /// the one that [`NetProbe::sending`] runs is not loaded.
     ///
     /// # Errors
     /// The error of libbpf or the kernel, with the operation that failed.
-    pub fn open(plan: &NetPlan, cpus: u32) -> Result<Self, String> {
+    pub fn open(plan: &NetPlan, cpus: u32, has_target: bool) -> Result<Self, String> {
         let entries = log::entries_of_each(cpus).min(ENTRIES);
-        let mut object = LoadedObject::load(NetSkelBuilder::default(), &plan.programs(), |open| {
-            let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
-            rodata.log_entries = entries;
-            open.maps.cpus.set_max_entries(cpus)?;
-            open.maps.entries.set_max_entries(cpus * entries)
-        })?;
+        let mut object =
+            LoadedObject::load(NetSkelBuilder::default(), &plan.programs(has_target), |open| {
+                let rodata =
+                    open.maps.rodata_data.as_deref_mut().expect("the object has constants");
+                rodata.log_entries = entries;
+                open.maps.cpus.set_max_entries(cpus)?;
+                open.maps.entries.set_max_entries(cpus * entries)
+            })?;
         let maps = &object.skel.maps;
         let areas = Mapped::new(&maps.cpus, cpus as usize)?;
         let log = Mapped::new(&maps.entries, (cpus * entries) as usize)?;

@@ -79,9 +79,9 @@ impl NetPlan {
         if self.arguments == 3 { "on_resent_3" } else { "on_resent_2" }
     }
 
-    /// All programs that are loaded.
-    pub(super) fn programs(&self) -> Vec<&'static str> {
-        let on_file = self.no_sending.is_none().then_some(ON_FILE);
+    /// All programs that are loaded. That over files is for the processes of a target only.
+    pub(super) fn programs(&self, has_target: bool) -> Vec<&'static str> {
+        let on_file = (has_target && self.no_sending.is_none()).then_some(ON_FILE);
         [self.program()].into_iter().chain(on_file).collect()
     }
 }
@@ -110,9 +110,10 @@ mod tests {
         assert!(why(&facts).unwrap().contains("iterator"));
         facts.functions.insert(FILE_ITERATOR);
         assert_eq!(why(&facts), None);
-        assert_eq!(NetPlan::new(&facts).unwrap().programs(), ["on_resent_3", ON_FILE]);
+        assert_eq!(NetPlan::new(&facts).unwrap().programs(true), ["on_resent_3", ON_FILE]);
+        assert_eq!(NetPlan::new(&facts).unwrap().programs(false), ["on_resent_3"]);
         facts.fields.remove(&("bpf_iter_aux_info", "task"));
         assert_eq!(why(&facts).unwrap(), "this kernel lacks bpf_iter_aux_info.task");
-        assert_eq!(NetPlan::new(&facts).unwrap().programs(), ["on_resent_3"]);
+        assert_eq!(NetPlan::new(&facts).unwrap().programs(true), ["on_resent_3"]);
     }
 }

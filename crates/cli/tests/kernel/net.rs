@@ -210,6 +210,32 @@ for _, it, pid, _ in all:
     os.kill(pid, signal.SIGKILL)
 "#;
 
+/// A connection whose window was full as the other end reset it. Its owner keeps it open.
+const RESET: &str = r#"
+unshare()
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
+listener.bind(("127.0.0.1", 0))
+listener.listen()
+time.sleep(1.3)
+pid = child(lambda: (listener.accept(), time.sleep(100)))
+it = socket.create_connection(listener.getsockname())
+it.setblocking(False)
+begin = time.monotonic()
+try:
+    while True:
+        it.send(bytes(65536))
+except BlockingIOError:
+    pass
+time.sleep(1.5)
+# What it has not read makes it a reset.
+os.kill(pid, signal.SIGKILL)
+os.waitpid(pid, 0)
+held = time.monotonic() - begin
+time.sleep(4)
+tell(held_ns=int(held * 1e9))
+"#;
+
 /// Clients that connect to a server with a short queue, which accepts none of them for a while.
 const REFUSED: &str = r#"
 unshare()
@@ -431,5 +457,18 @@ fn clients_that_read_slowly_are_no_loss() {
         let late: i64 = all.iter().map(|it| recorded_of(recording, it).0[1]).sum();
         assert!(late > 1_000_000_000, "{told}");
         assert_eq!(found(recording, "NET004"), None);
+    });
+}
+
+/// Whatever state it was in last: nothing is sent on it any more.
+#[test]
+fn a_connection_that_was_reset_is_held_up_by_nobody() {
+    in_namespace("a_connection_that_was_reset_is_held_up_by_nobody", |recording| {
+        let told = recorded(RESET, &[], recording);
+        let sql = "SELECT sum(window_ns) FROM sending JOIN processes USING (proc) WHERE pid = ?";
+        let (window, held) =
+            (sum(recording, sql, [number(&told, "pid")]), number(&told, "held_ns"));
+        // What came after the last look at it is not seen.
+        assert!(window > 0 && window <= held + 20_000_000, "{window} ns of {held} ns: {told}");
     });
 }

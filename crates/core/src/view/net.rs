@@ -83,6 +83,8 @@ pub struct Sender {
     /// Of `sum.window_ns`, the part of connections that this end had asked for: the other end serves it, and is not its
     /// client.
     pub window_of_servers_ns: u64,
+    /// Likewise, of connections that the other end had asked for. Of the rest it is not known who had.
+    pub window_of_clients_ns: u64,
     /// Least room that the other end had at the end of a tick.
     pub least_window_bytes: u64,
 }
@@ -104,8 +106,13 @@ impl Sender {
         ] {
             *to = to.saturating_add(more);
         }
-        if tick.accepted == Some(false) {
-            self.window_of_servers_ns = self.window_of_servers_ns.saturating_add(tick.window_ns);
+        let of_whom = match tick.accepted {
+            Some(false) => Some(&mut self.window_of_servers_ns),
+            Some(true) => Some(&mut self.window_of_clients_ns),
+            None => None,
+        };
+        if let Some(ns) = of_whom {
+            *ns = ns.saturating_add(tick.window_ns);
         }
         sum.srtt_ns = tick.srtt_ns.or(sum.srtt_ns);
         self.least_window_bytes = self.least_window_bytes.min(tick.window_bytes);

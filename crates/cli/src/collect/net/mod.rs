@@ -48,7 +48,7 @@ impl NetCollector {
             Ok(plan) => plan.no_sending.clone().map_or(Ok(()), Err),
             Err(reason) => Err(reason.clone()),
         };
-        let probe = plan.and_then(|plan| NetProbe::open(&plan, cpus));
+        let probe = plan.and_then(|plan| NetProbe::open(&plan, cpus, cx.has_target));
         Self::with(cx, probe, senders)
     }
 

@@ -5,11 +5,11 @@
 use super::super::listening::Listening;
 use super::super::{Context, Emit};
 use super::connections::Key;
+use crate::clock::thread_cpu_time_ns;
 use deburr_bpf::net::{NetProbe, Sending};
 use deburr_core::recording::{ProcId, Record, SendingTick};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::time::Instant;
 
 /// Processes of the target whose connections are looked at, at some 40 us each.
 const PROCESSES: usize = 256;
@@ -17,8 +17,8 @@ const PROCESSES: usize = 256;
 const KEPT: usize = 16_384;
 /// Connections that have a record of their own in a second.
 const RECORDS: usize = 64;
-/// Part of the time that looking may take.
-const ONE_IN: u32 = 200;
+/// Part of a CPU that looking may take.
+const ONE_IN: u64 = 200;
 
 /// Sums of a connection, in jiffies that wrap around.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,7 +54,8 @@ impl Senders {
         if !cx.has_target || (t_ns < self.next_ns && !last) {
             return;
         }
-        let begin = Instant::now();
+        // Not wall time: on a host whose CPUs are taken a look lasts long and costs no more.
+        let begin_ns = thread_cpu_time_ns();
         let of_target = cx.processes.of_target();
         let mut pids: Vec<(u32, ProcId)> = of_target
             .filter(|it| it.kernel_thread != Some(true) && !it.many)
@@ -73,8 +74,8 @@ impl Senders {
         }
         let ticks = self.take(all, t_ns, probe.ns_per_jiffy());
         self.tell(cx, ticks, emit);
-        let took = begin.elapsed().saturating_mul(ONE_IN).as_nanos();
-        self.next_ns = t_ns.saturating_add(u64::try_from(took).unwrap_or(u64::MAX));
+        let took_ns = thread_cpu_time_ns().saturating_sub(begin_ns);
+        self.next_ns = t_ns.saturating_add(took_ns.saturating_mul(ONE_IN));
     }
 
     /// What happened since the last look, by the process that has the connection open, and its port.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! NET001: connections wait for what they have to send again.
 
-use super::victims::{Victim, by_victim};
+use super::victims::{Victim, by_victim, connection};
 use crate::finding::{Area, Cost, Evidence, Finding, Fix, Question, Severity, Unit};
 use crate::recording::Source;
 use crate::rules::confidence::Confidence;
-use crate::rules::words::{self, evidence, ticked};
+use crate::rules::words::{self, evidence};
 use crate::rules::{Check, Limit, Rule, Status, Verdict};
 use crate::text::units;
 use crate::view::{Connection, NetKey, View};
@@ -150,7 +150,7 @@ fn finding(view: &View, severity: Severity, it: &Held<'_>) -> Finding {
         "connections of {} are held up for {} by segments that have to be sent again, most of all {}",
         it.victim.name(),
         words::of_every_second_of_connections(it.ns_per_s),
-        name(key, worst)
+        connection(key, worst.sum.connections)
     );
     Finding {
         title,
@@ -163,14 +163,6 @@ fn finding(view: &View, severity: Severity, it: &Held<'_>) -> Finding {
         )),
         ..RULE.finding(severity, confidence.value())
     }
-}
-
-fn name(key: &NetKey, it: &Connection) -> String {
-    if key.local.is_empty() {
-        let n = it.sum.connections;
-        return format!("{} together", units::counted(n, "connection", "connections"));
-    }
-    format!("that to {} (from {})", ticked(&key.remote), ticked(&key.local))
 }
 
 fn lines(view: &View, it: &Held<'_>) -> Vec<Evidence> {
@@ -225,7 +217,7 @@ fn lines(view: &View, it: &Held<'_>) -> Vec<Evidence> {
         let srtt = one.sum.srtt_ns.map_or_else(|| "not known".into(), ns);
         let note = format!(
             "{}: {part}smoothed round trip {srtt}, longest timeout that was set {}",
-            name(key, one),
+            connection(key, one.sum.connections),
             ns(one.sum.rto_ns)
         );
         lines.push(evidence(view, "held up at least", held_ns as f64, Unit::Ns, label, note));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! NET004: what connections have to send waits for the other end's window, or for room in their own buffer.
 
-use super::victims::{Victim, by_victim};
+use super::victims::{Victim, by_victim, connection};
 use crate::finding::{Area, Cost, Evidence, Finding, Fix, Question, Severity, Unit};
 use crate::recording::Source;
 use crate::rules::candidates::target_is_host;
 use crate::rules::confidence::Confidence;
-use crate::rules::words::{self, evidence, ticked};
+use crate::rules::words::{self, evidence};
 use crate::rules::{Check, Limit, Rule, Status, Verdict};
 use crate::text::units;
 use crate::view::{NetKey, Sender, View};
@@ -113,8 +113,7 @@ impl<'v> Held<'v> {
         let sum = |of: &dyn Fn(&Sender) -> u64, all: &[(&NetKey, &Sender)]| {
             all.iter().map(|(_, it)| of(it)).fold(0, u64::saturating_add)
         };
-        let clients = |it: &Sender| it.sum.window_ns.saturating_sub(it.window_of_servers_ns);
-        let of_clients_ns = sum(&clients, &connections);
+        let of_clients_ns = sum(&|it| it.window_of_clients_ns, &connections);
         connections.retain(|(_, it)| of_busy(it) >= LEAST_OF_BUSY.value);
         connections.sort_by_key(|(_, it)| Reverse(it.held_ns()));
         let ns = sum(&Sender::held_ns, &connections);
@@ -164,7 +163,7 @@ fn finding(view: &View, severity: Severity, it: &Held<'_>) -> Finding {
         "what connections of {} have to send is held up for {} because {why}, most of all on {}",
         it.victim.name(),
         words::of_every_second_of_connections(it.ns_per_s),
-        name(key, worst)
+        connection(key, worst.sum.connections)
     );
     Finding {
         title,
@@ -177,14 +176,6 @@ fn finding(view: &View, severity: Severity, it: &Held<'_>) -> Finding {
         )),
         ..RULE.finding(severity, confidence.value())
     }
-}
-
-fn name(key: &NetKey, it: &Sender) -> String {
-    if key.local.is_empty() {
-        let n = it.sum.connections;
-        return format!("{} together", units::counted(n, "connection", "connections"));
-    }
-    format!("that to {} (from {})", ticked(&key.remote), ticked(&key.local))
 }
 
 fn lines(view: &View, it: &Held<'_>) -> Vec<Evidence> {
@@ -212,7 +203,7 @@ fn lines(view: &View, it: &Held<'_>) -> Vec<Evidence> {
     for (key, one) in it.connections.iter().take(MAX_CONNECTIONS) {
         let mut note = format!(
             "{}: {} of the time in which it had something to send",
-            name(key, one),
+            connection(key, one.sum.connections),
             units::share(of_busy(one))
         );
         if !key.local.is_empty() {

@@ -3,7 +3,8 @@
 
 use crate::finding::{Confirm, Entity, EntityKind};
 use crate::rules::candidates::{may_suffer, target_is_host};
-use crate::rules::words::{self, group_name};
+use crate::rules::words::{self, group_name, ticked};
+use crate::text::units;
 use crate::view::{Group, NetKey, View};
 use std::collections::BTreeMap;
 
@@ -42,6 +43,14 @@ impl Victim<'_> {
             Self::Host => Confirm { command: "deburr -d 30".into(), expect: Some(expect.into()) },
         }
     }
+}
+
+/// A connection in words, or several whose ends are not known one by one.
+pub(super) fn connection(key: &NetKey, number: u64) -> String {
+    if key.local.is_empty() {
+        return format!("{} together", units::counted(number, "connection", "connections"));
+    }
+    format!("that to {} (from {})", ticked(&key.remote), ticked(&key.local))
 }
 
 /// What was seen of connections or sockets, by those who may suffer from it. What is not of the target is left out; what
