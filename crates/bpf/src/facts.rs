@@ -7,7 +7,7 @@
 
 mod modules;
 
-use crate::{block, irq, net, reclaim, sched, syscalls, writeback};
+use crate::{block, irq, net, profile, reclaim, sched, syscalls, writeback};
 use libbpf_rs::btf::types::{DataSec, Enum, FuncProto, Struct};
 use libbpf_rs::btf::{Btf, BtfKind, BtfType, TypeId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ type Hooks = BTreeMap<String, u32>;
 const HOOK: &str = "btf_trace_";
 
 /// The fields that plans ask for. No others are looked up.
-const FIELDS: [&[Fields]; 11] = [
+const FIELDS: [&[Fields]; 12] = [
     sched::plan::NEEDED,
     sched::plan::OF_SLEEPS,
     sched::plan::DIFFERING,
@@ -37,6 +37,7 @@ const FIELDS: [&[Fields]; 11] = [
     net::NEEDED,
     net::OF_SENDING,
     syscalls::NEEDED,
+    profile::NEEDED,
     reclaim::NEEDED,
     reclaim::OF_BOUNDS,
 ];

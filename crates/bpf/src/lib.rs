@@ -11,6 +11,7 @@
 //! - [`reclaim`]: the reclaim probe: how long threads free memory before they get some, and whose limit makes them.
 //! - [`net`]: the network probe: which connections of TCP had to send again, and why.
 //! - [`irq`]: the probe of interrupts: how long they took, on which CPU, and whose thread held it meanwhile.
+//! - [`profile`]: the profile probe: in what functions CPUs are found at the beats of a clock.
 //! - [`syscalls`]: the system call probe: what the system calls of chosen threads cost, by call and by file.
 //! - [`empty`]: programs that do nothing, as the baseline for overhead measurements.
 //!
@@ -27,6 +28,7 @@ mod log;
 mod mapped;
 pub mod net;
 mod object;
+pub mod profile;
 pub mod reclaim;
 pub mod sched;
 mod skel;

@@ -8,7 +8,7 @@ use libbpf_rs::{Iter, Link, MapCore as _, MapType, Object, ProgramMut};
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, IntoRawFd as _, OwnedFd};
 
 /// A loaded object. Dropping it detaches its programs.
 pub(crate) struct LoadedObject<S> {
@@ -63,6 +63,20 @@ impl<S: Skel<'static>> LoadedObject<S> {
     pub(crate) fn attach(&mut self, name: &'static str) -> Result<(), String> {
         let attached = program(self.skel.object(), name)?.attach();
         let link = attached.map_err(|error| format!("attach BPF program {name}: {error}"))?;
+        self.links.push((name, link));
+        Ok(())
+    }
+
+    /// Has a loaded program run at each event of perf that this descriptor stands for. A program may be attached to many.
+    pub(crate) fn attach_to_event(
+        &mut self,
+        name: &'static str,
+        event: OwnedFd,
+    ) -> Result<(), String> {
+        let attached = program(self.skel.object(), name)?.attach_perf_event(event.as_raw_fd());
+        let link = attached.map_err(|error| format!("attach BPF program {name}: {error}"))?;
+        // libbpf closes the descriptor with the link.
+        let _ = event.into_raw_fd();
         self.links.push((name, link));
         Ok(())
     }

@@ -32,6 +32,10 @@ pub(crate) mod reclaim {
     include!(concat!(env!("OUT_DIR"), "/reclaim.skel.rs"));
 }
 
+pub(crate) mod profile {
+    include!(concat!(env!("OUT_DIR"), "/profile.skel.rs"));
+}
+
 pub(crate) mod irq {
     include!(concat!(env!("OUT_DIR"), "/irq.skel.rs"));
 }

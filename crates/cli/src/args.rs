@@ -42,6 +42,9 @@ pub(crate) struct Asked {
     /// call of this host a little slower meanwhile
     #[arg(long)]
     pub(crate) syscalls: bool,
+    /// Name the functions in which CPU time is spent, too: samples the stacks of what runs about 99 times a second on each CPU
+    #[arg(long)]
+    pub(crate) profile: bool,
 }
 
 /// At most one of these; without any, the whole host.

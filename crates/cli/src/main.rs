@@ -33,6 +33,7 @@ mod snapshot;
 mod sources;
 mod store;
 mod sweep;
+mod symbols;
 mod syscalls;
 mod tail;
 mod target;

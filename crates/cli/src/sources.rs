@@ -3,9 +3,9 @@
 
 use crate::collect::{
     BlockCollector, CgroupCollector, Collector, Context, CpuTimeCollector, DiskstatsCollector,
-    InterruptCollector, NetCollector, ProcStatCollector, PsiCollector, ReclaimCollector,
-    RuntimeCollector, SchedCollector, SchedstatCollector, SettingsCollector, SyscallCollector,
-    without_writeback,
+    InterruptCollector, NetCollector, ProcStatCollector, ProfileCollector, PsiCollector,
+    ReclaimCollector, RuntimeCollector, SchedCollector, SchedstatCollector, SettingsCollector,
+    SyscallCollector, without_writeback,
 };
 use crate::failure::{Exit, Failure};
 use deburr_core::recording::{Source, State};
@@ -80,6 +80,12 @@ pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
         &[Source::Tcp, Source::Connections, Source::Sockets],
         NetCollector::open(cx),
     ));
+    if cx.asked.profile {
+        match ProfileCollector::open(cx) {
+            Ok(profile) => running.push(Running::new(&[Source::Profile], profile)),
+            Err(state) => missing.push((Source::Profile, state)),
+        }
+    }
     if cx.asked.syscalls {
         match SyscallCollector::open(cx) {
             Ok(calls) => running.push(Running::new(&[Source::Syscalls], calls)),

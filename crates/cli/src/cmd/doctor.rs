@@ -10,6 +10,7 @@ use crate::facts::{self, BpfFacts, CgroupFacts, Facts, Throttling};
 use crate::failure::Exit;
 use crate::{output, sources};
 use deburr_bpf::facts::facts;
+use deburr_bpf::profile::ProfilePlan;
 use deburr_bpf::syscalls::SyscallPlan;
 use deburr_core::finding::Tool;
 use deburr_core::recording::{CgroupVersion, Record, Source, State, TargetSpec};
@@ -112,6 +113,9 @@ fn states(cx: &mut Context) -> BTreeMap<Source, State> {
     if let Err(reason) = SyscallPlan::new(&facts()) {
         states.insert(Source::Syscalls, State::Missing { reason, gain: String::new() });
     }
+    if let Err(reason) = ProfilePlan::new(&facts()) {
+        states.insert(Source::Profile, State::Missing { reason, gain: String::new() });
+    }
     for mut source in running {
         let mut emit = |record| {
             if let Record::Coverage(coverage) = record {
@@ -143,6 +147,12 @@ fn source_lines(states: &BTreeMap<Source, State>) -> Vec<SourceLine> {
                 state: "asked for",
                 reason: "it makes every system call a little slower: `--syscalls` counts them"
                     .into(),
+            },
+            None if source == Source::Profile => SourceState::Spared {
+                state: "asked for",
+                reason:
+                    "it names the functions in which CPU time is spent: `--profile` samples them"
+                        .into(),
             },
             None => SourceState::Spared {
                 state: "spared",

@@ -213,6 +213,14 @@ impl Processes {
         self.by_pid.values().map(|known| &known.process).filter(|process| process.in_target)
     }
 
+    /// Whether the process with that pid still runs whose main thread started at that time of the boot clock.
+    pub(crate) fn still_runs(&self, roots: &Roots, pid: u32, start_ns: u64) -> bool {
+        read_stat(roots, pid).is_some_and(|stat| {
+            !has_ended(&stat)
+                && is_same_start(start_ns, stat::ticks_ns(stat.start_ticks, self.user_hz))
+        })
+    }
+
     /// Whether the process that was seen with that pid is a kernel thread.
     pub(crate) fn is_kernel_thread(&self, pid: u32) -> bool {
         self.by_pid.get(&pid).is_some_and(|known| known.process.kernel_thread == Some(true))

@@ -209,7 +209,8 @@ const FLAGS: [&str; 14] = [
     "asked",
 ];
 /// Columns that count things.
-const COUNTS: [&str; 59] = [
+const COUNTS: [&str; 60] = [
+    "samples",
     "bursts",
     "connections",
     "times",

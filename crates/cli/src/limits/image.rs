@@ -3,7 +3,7 @@
 
 use crate::collect::Roots;
 use deburr_core::limits::Image;
-use deburr_core::procfs::maps::{self, Mapping};
+use deburr_core::procfs::maps::{self, CodeMapping, Mapping};
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader};
@@ -39,11 +39,16 @@ impl Image for FileImage {
 
 /// Paths of a mapped file, the most reliable first: the kernel's own link, which works even if the file was replaced
 /// since but needs a privileged user, and its path in the root directory of the process.
-pub(super) fn places(mapping: &Mapping, roots: &Roots, pid: u32) -> [PathBuf; 2] {
+pub(crate) fn places(
+    (start, end): (u64, u64),
+    path: &[u8],
+    roots: &Roots,
+    pid: u32,
+) -> [PathBuf; 2] {
     let dir = roots.proc.join(pid.to_string());
-    let path = mapping.path.strip_prefix(b"/").unwrap_or(&mapping.path);
+    let path = path.strip_prefix(b"/").unwrap_or(path);
     [
-        dir.join(format!("map_files/{:x}-{:x}", mapping.start, mapping.end)),
+        dir.join(format!("map_files/{start:x}-{end:x}")),
         dir.join("root").join(OsStr::from_bytes(path)),
     ]
 }
@@ -55,6 +60,13 @@ pub(super) fn mapping(roots: &Roots, pid: u32, wanted: impl Fn(&[u8]) -> bool) -
     lines
         .take(MAX_MAPPINGS)
         .find_map(|line| maps::parse(&line).filter(|mapping| wanted(&mapping.path)))
+}
+
+/// What a process has mapped that may be executed, in the order of addresses.
+pub(crate) fn code_mappings(roots: &Roots, pid: u32) -> io::Result<Vec<CodeMapping>> {
+    let file = File::open(roots.proc.join(pid.to_string()).join("maps"))?;
+    let lines = BufReader::new(file).split(b'\n').map_while(Result::ok);
+    Ok(lines.take(MAX_MAPPINGS).filter_map(|line| maps::code(&line)).collect())
 }
 
 /// Address at which the program of a process is mapped.
@@ -74,15 +86,15 @@ pub(super) fn program_start(roots: &Roots, pid: u32) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Mapping, places};
+    use super::places;
     use crate::collect::Roots;
 
     #[test]
     fn a_mapped_file_is_looked_for_where_the_process_sees_it() {
-        let path = b"/opt/a b/server (deleted)".to_vec();
-        let mapping = Mapping { start: 0x55d0_c040_0000, end: 0x55d0_c042_8000, path };
+        let range = (0x55d0_c040_0000, 0x55d0_c042_8000);
+        let path = b"/opt/a b/server (deleted)";
         assert_eq!(
-            places(&mapping, &Roots::default(), 7).map(|place| place.display().to_string()),
+            places(range, path, &Roots::default(), 7).map(|place| place.display().to_string()),
             [
                 "/proc/7/map_files/55d0c0400000-55d0c0428000",
                 concat!("/proc/7/", "root/opt/a b/server (deleted)")

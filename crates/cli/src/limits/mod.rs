@@ -9,6 +9,7 @@ mod survey;
 mod text;
 mod visible_quota;
 
+pub(crate) use image::{code_mappings, places};
 pub(crate) use program::Programs;
 pub(crate) use runtime::{HiddenReason, Prober};
 pub(crate) use survey::{SurveyRequest, look};

@@ -103,7 +103,7 @@ impl Programs {
         let is_library =
             |path: &[u8]| path.strip_suffix(b" (deleted)").unwrap_or(path).ends_with(b"/libjvm.so");
         let found = mapping(roots, pid, is_library)?;
-        let places = places(&found, roots, pid);
+        let places = places((found.start, found.end), &found.path, roots, pid);
         let (path, identity) =
             places.iter().find_map(|place| Some((place, Identity::of(place, roots, pid).ok()?)))?;
         let memory = FileImage::memory(roots, pid).ok()?;

@@ -45,6 +45,8 @@ pub(crate) enum NotRead {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum About<'a> {
     Process(u32),
+    /// The names of the kernel's functions.
+    Kernel,
     /// The files of container runtimes.
     Containers,
     /// Files of a filesystem.
@@ -94,6 +96,7 @@ impl Ledger {
     pub(super) fn may_ask(&mut self, roots: &Roots, about: About<'_>) -> Result<(), NotRead> {
         let pid = match about {
             About::Files(inquiry) => return self.may_look_up(inquiry.fs),
+            About::Kernel => return Ok(()),
             About::Containers => {
                 self.containers += 1;
                 let may = !self.containers_failed && self.containers <= MOST_CONTAINERS;
@@ -141,6 +144,7 @@ impl Ledger {
                 }
                 return;
             }
+            About::Kernel => return,
             About::Containers => {
                 self.containers_failed |= not_read.is_some();
                 return;

@@ -80,6 +80,29 @@ impl Reader {
         self.ask(roots, About::Process(pid), &Question::CommandLine { pid, bytes })
     }
 
+    /// The functions of these addresses in a process, in their order; `None` = what it has mapped cannot be read.
+    pub(crate) fn functions(
+        &self,
+        roots: &Roots,
+        pid: u32,
+        addresses: &[u64],
+    ) -> Result<Vec<String>, NotRead> {
+        let question = Question::Functions { pid: Some(pid), addresses: addresses.to_vec() };
+        let answer: Option<Vec<String>> = self.ask(roots, About::Process(pid), &question)?;
+        answer.filter(|names| names.len() == addresses.len()).ok_or(NotRead::Failed)
+    }
+
+    /// The same in the kernel.
+    pub(crate) fn kernel_functions(
+        &self,
+        roots: &Roots,
+        addresses: &[u64],
+    ) -> Result<Vec<String>, NotRead> {
+        let question = Question::Functions { pid: None, addresses: addresses.to_vec() };
+        let answer: Option<Vec<String>> = self.ask(roots, About::Kernel, &question)?;
+        answer.filter(|names| names.len() == addresses.len()).ok_or(NotRead::Failed)
+    }
+
     /// Adds to a container what the files of container runtimes say about it.
     pub(crate) fn complete(&self, roots: &Roots, container: &mut Container) {
         let question = Question::Container(container.clone());

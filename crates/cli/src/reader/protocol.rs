@@ -20,6 +20,8 @@ pub(super) enum Question {
     Runtime { pid: u32, threads: u32 },
     /// The first bytes of a command line.
     CommandLine { pid: u32, bytes: u64 },
+    /// Which functions addresses belong to, of a process or of the kernel.
+    Functions { pid: Option<u32>, addresses: Vec<u64> },
     /// What the files of container runtimes say about a container.
     Container(Container),
     /// The whole host, or the captured tree that the process was started for.

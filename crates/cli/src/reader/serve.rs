@@ -7,6 +7,7 @@ use crate::collect::{Roots, RuntimeFiles};
 use crate::files;
 use crate::limits::Programs;
 use crate::snapshot::{Tree, take};
+use crate::symbols::Names;
 use deburr_core::text::name;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::Serialize;
@@ -51,6 +52,7 @@ pub(super) fn serve(
     output: &mut impl Write,
 ) -> io::Result<()> {
     let mut programs = Programs::default();
+    let names = Names::default();
     let containers = RuntimeFiles::below(&roots.root);
     while let Some(question) = protocol::receive::<Question>(input)? {
         match question {
@@ -59,6 +61,13 @@ pub(super) fn serve(
             }
             Question::CommandLine { pid, bytes } => {
                 reply(output, command_line(roots, pid, bytes).ok())?;
+            }
+            Question::Functions { pid, addresses } => {
+                let found = match pid {
+                    Some(pid) => names.of_process(roots, pid, &addresses).ok(),
+                    None => Some(names.of_kernel(&addresses)),
+                };
+                reply(output, found)?;
             }
             Question::Container(mut container) => {
                 containers.complete(&mut container);

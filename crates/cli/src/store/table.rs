@@ -47,13 +47,15 @@ pub(super) enum OnDemand {
     Check,
     /// The tables of system calls.
     Syscalls,
+    /// The tables of a profile.
+    Profile,
 }
 
 impl OnDemand {
     fn views(self) -> &'static str {
         match self {
             Self::Check => include_str!("views_cpu_check.sql"),
-            Self::Syscalls => "",
+            Self::Syscalls | Self::Profile => "",
         }
     }
 }

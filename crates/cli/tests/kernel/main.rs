@@ -37,6 +37,7 @@ mod odd_threads;
 mod oversubscribed;
 mod owners;
 mod probe;
+mod profile;
 mod prove;
 mod prove_kills;
 mod prove_restart;

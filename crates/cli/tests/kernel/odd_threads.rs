@@ -14,14 +14,14 @@ fn is_near(recorded_s: f64, measured_s: f64) -> bool {
     (recorded_s - measured_s).abs() < 0.03 + 0.03 * measured_s
 }
 
-fn compiled(source: &str, flags: &[&str], to: &Path) -> bool {
+pub(crate) fn compiled(source: &str, flags: &[&str], to: &Path) -> bool {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel").join(source);
     let mut compile = Command::new("cc");
     compile.args(["-O1", "-w"]).args(flags).arg("-o").arg(to).arg(source);
     compile.stdin(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|it| it.success())
 }
 
-fn record(recording: &Path, more: &[&str]) -> Command {
+pub(crate) fn record(recording: &Path, more: &[&str]) -> Command {
     let mut record = Command::new(env!("CARGO_BIN_EXE_deburr"));
     record.args(["record", "-q", "--force", "-o"]).arg(recording).args(more).arg("--");
     record.stdin(Stdio::null()).stdout(Stdio::null());

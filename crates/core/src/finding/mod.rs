@@ -11,6 +11,7 @@ mod entity;
 mod evidence;
 mod ledger;
 mod longest_wait;
+mod profile;
 mod question;
 
 pub use asleep::{SleepKind, SleepLink, SleepPart};
@@ -24,6 +25,7 @@ pub use evidence::{
 };
 pub use ledger::{Ledger, LedgerPart, LedgerState};
 pub use longest_wait::{LongestWait, WaitPart};
+pub use profile::{FunctionShare, ProcessProfile, Profile, StackShare};
 pub use question::{Answer, Question, QuestionAnswer};
 
 pub use crate::text::{Share, Unit};
@@ -62,6 +64,9 @@ pub struct Report {
     /// Activity of the block devices; absent if block IO was not observed, or there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_io: Option<BlockIo>,
+    /// In what functions CPU time is spent; absent where no profile was asked for, or nothing ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
     /// Overhead and lost data of the observer.
     pub observer: Observer,
 }

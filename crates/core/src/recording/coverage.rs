@@ -46,13 +46,15 @@ pub enum Source {
     Sockets,
     /// BPF probe of interrupts: what they took, on which CPU, from whom.
     Interrupts,
+    /// BPF profile probe: in what functions CPUs are found.
+    Profile,
     /// The observer's own overhead.
     Observer,
 }
 
 impl Source {
     /// All sources, in the order of reports.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Sched,
         Self::Timeline,
         Self::Schedstat,
@@ -71,6 +73,7 @@ impl Source {
         Self::Connections,
         Self::Sockets,
         Self::Interrupts,
+        Self::Profile,
         Self::Observer,
     ];
 
@@ -82,7 +85,7 @@ impl Source {
             Self::Block | Self::Writeback | Self::Diskstats | Self::Settings => 2,
             Self::Runtime => 3,
             // An ordinary observation has no coverage of these.
-            Self::CpuCheck | Self::Syscalls => 4,
+            Self::CpuCheck | Self::Syscalls | Self::Profile => 4,
             Self::Reclaim | Self::Tcp | Self::Connections | Self::Sockets | Self::Interrupts => 5,
             _ => 1,
         }
@@ -91,7 +94,7 @@ impl Source {
     /// Whether the source is active only on request. Other recordings have no coverage of it.
     #[must_use]
     pub fn is_asked_for(self) -> bool {
-        matches!(self, Self::CpuCheck | Self::Syscalls)
+        matches!(self, Self::CpuCheck | Self::Syscalls | Self::Profile)
     }
 
     /// Name in evidence lines: `bpf:sched`, `/proc/stat`, ...
@@ -116,6 +119,7 @@ impl Source {
             Self::Connections => "bpf:connections",
             Self::Sockets => "/proc/PID/net",
             Self::Interrupts => "bpf:irq",
+            Self::Profile => "bpf:profile",
             Self::Observer => "observer",
         }
     }

@@ -27,6 +27,7 @@ mod long_wait;
 mod net;
 mod observed;
 pub mod packed;
+mod profile;
 mod reclaim;
 mod runtime;
 mod sleep;
@@ -55,6 +56,7 @@ pub use host_facts::{HostFacts, MOST_FACT_BYTES};
 pub use interrupts::{InterruptContext, InterruptKind, InterruptTick};
 pub use long_wait::LongWait;
 pub use net::{DatagramTick, ListenerTick, NetnsTick, ResentTick, SendingTick};
+pub use profile::{FRAME_END, KERNEL_MARK, ProfileRecord, ProfileSpan, ProfileStack};
 pub use reclaim::{MemoryBound, MemoryReading, ReclaimKind, ReclaimTick};
 pub use runtime::{Confidence, NamedThreads, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
 pub use sleep::{
@@ -149,6 +151,8 @@ pub enum Record {
     CpuCheck(Box<CpuCheckRecord>),
     /// Cost of system calls, where it was requested.
     Syscalls(Box<SyscallRecord>),
+    /// In what functions CPUs were found, where it was requested.
+    Profile(Box<ProfileRecord>),
     /// Overhead and lost data of the observer, each second.
     Observer(ObserverTick),
     /// An event of the session itself.
@@ -201,6 +205,7 @@ impl Record {
             Self::NamedThreads(it) => &**it,
             Self::CpuCheck(it) => it.observed(),
             Self::Syscalls(it) => it.observed(),
+            Self::Profile(it) => it.observed(),
             Self::Observer(it) => it,
             Self::Event(it) => it,
             Self::End { .. } => return None,

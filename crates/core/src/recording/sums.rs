@@ -4,8 +4,8 @@
 
 use super::{
     BlameTick, BlockRecord, CpuCheckRecord, DeviceBin, DiskCounters, IdleTick, LoadBin, LongWait,
-    NamedThreads, ObserverTick, PairRound, ProcessTick, Record, ResentTick, Run, SchedstatTick,
-    SendingTick, SyscallFile, SyscallRecord, SyscallSpan, SyscallTotal, WaitHist,
+    NamedThreads, ObserverTick, PairRound, ProcessTick, ProfileRecord, Record, ResentTick, Run,
+    SchedstatTick, SendingTick, SyscallFile, SyscallRecord, SyscallSpan, SyscallTotal, WaitHist,
 };
 
 /// What all amounts of a recording may come to, whatever their unit. A fourth of what 64 bits hold: sums in which an
@@ -193,6 +193,10 @@ fn amount(record: &Record) -> u64 {
                 let named = [errors, max_ns, off_ns, wait_ns, bytes];
                 sum(named.into_iter().chain(it.calls).chain(it.ns))
             }
+        },
+        Record::Profile(it) => match &**it {
+            ProfileRecord::Span(it) => sum([it.samples, it.lost]),
+            ProfileRecord::Stack(it) => it.samples,
         },
         _ => 0,
     }

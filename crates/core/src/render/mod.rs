@@ -20,6 +20,7 @@ mod manual;
 mod names;
 mod page;
 mod plot;
+mod profile;
 mod prove;
 mod prove_plot;
 mod read;

@@ -9,6 +9,7 @@ use super::bars::bar;
 use super::block_io;
 use super::finding::{self, Detail};
 use super::page::{Colour, Page};
+use super::profile;
 use super::table::{Column, Table};
 use super::words::{asleep, portion, report as words};
 use crate::finding::{Finding, Ledger, Report, Severity, SleepPart};
@@ -49,6 +50,9 @@ pub fn text(report: &Report, style: TextStyle) -> String {
         block_io::write(&mut page, io, style.verbosity);
     }
     ledgers(&mut page, &report.ledger, style.verbosity);
+    if let Some(profile) = &report.profile {
+        profile::write(&mut page, profile, style.verbosity);
+    }
     if style.verbosity == 0 {
         page.gap();
     }

@@ -21,6 +21,7 @@ mod ledger;
 mod memory;
 mod network;
 mod observer;
+mod profile;
 mod questions;
 mod remedy;
 mod report;
@@ -233,6 +234,7 @@ fn missing(view: &View, source: Source) -> String {
                 "{label}: not counted here; `--syscalls` counts them, which makes each call a little slower"
             )
         }
+        None if source == Source::Profile => format!("{label}: not sampled here; `--profile` does"),
         None => format!("{label}: not observed"),
     }
 }

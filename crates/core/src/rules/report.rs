@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Runs every rule over one view and assembles the report.
 
-use super::{Verdict, block, experiments, ledger, of_recordings, questions, words, worse_first};
+use super::{
+    Verdict, block, experiments, ledger, of_recordings, profile, questions, words, worse_first,
+};
 use crate::finding::{
     Finding, Host, Ledger, NotChecked, Observer, REPORT_SCHEMA, Report, RuledOut, SourceCoverage,
     Target, TargetEntry, Tool, Unit, Window,
@@ -40,6 +42,7 @@ pub fn report(view: &View, tool_version: &str, live: bool) -> Report {
     for finding in &mut findings {
         finding.prove = experiments::command(view, finding);
     }
+    profile::name_functions(view, &mut findings);
     Report {
         schema: REPORT_SCHEMA.into(),
         tool: Tool { version: tool_version.into() },
@@ -49,6 +52,7 @@ pub fn report(view: &View, tool_version: &str, live: bool) -> Report {
         questions,
         ledger: ledgers(view, &findings),
         block_io: block::support::tables::of(view, &findings),
+        profile: profile::of(view),
         observer: observer(view),
         findings,
         ruled_out,

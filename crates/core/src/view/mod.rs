@@ -15,6 +15,7 @@ mod net;
 mod over_time;
 mod plots;
 mod process;
+mod profile;
 mod reclaim;
 mod series;
 mod sleeps;
@@ -33,6 +34,7 @@ pub use net::{Connection, Connections, Datagrams, Listener, NetKey, NetView, Net
 pub use over_time::{Heat, OverTime};
 pub use plots::{DevicePlot, LoadPlot, Plots, ThreadPlot};
 pub use process::{Delay, Group, GroupCulprit, Groups, Idle, ProcessView, ThreadNameTotals, Usage};
+pub use profile::{FunctionSamples, ProfileView, Samples, is_nameless};
 pub use reclaim::{LimitLevel, MemoryCounters, ReclaimKey, ReclaimView, Reclaimed};
 pub use series::Series;
 pub use sleeps::{Lengths, Role, SleepKey, Sleeps};
@@ -66,6 +68,7 @@ pub struct View {
     block: BlockView,
     cpu_check: CpuCheckView,
     syscalls: SyscallView,
+    profile: ProfileView,
     reclaim: ReclaimView,
     interrupts: InterruptView,
     net: NetView,
@@ -163,6 +166,7 @@ impl Fold {
             }
             Record::CpuCheck(record) => view.cpu_check.push(record),
             Record::Syscalls(record) => view.syscalls.push(record),
+            Record::Profile(record) => view.profile.push(record),
             Record::Observer(tick) => view.observer.push(tick),
             Record::Event(event) => view.event(event),
             Record::End { window_ns } => view.end_ns = Some(*window_ns),
@@ -339,6 +343,12 @@ impl View {
     #[must_use]
     pub fn syscalls(&self) -> &SyscallView {
         &self.syscalls
+    }
+
+    /// In what functions CPU time was spent, where a profile was asked for.
+    #[must_use]
+    pub fn profile(&self) -> &ProfileView {
+        &self.profile
     }
 
     /// Memory that threads freed before they got some.

@@ -90,6 +90,7 @@ fn observed(waited_ms_per_s: u64, findings: Vec<Finding>) -> Observed {
                 tails: vec![],
             }],
             block_io: None,
+            profile: None,
             observer: Observer::default(),
         },
     }

@@ -2,7 +2,7 @@
 //! Records of the host, of its processes and of their CPU time.
 
 use super::by_hand::{HOST, TARGET, bin_row};
-use super::{block, cpu_check, net, syscalls};
+use super::{block, cpu_check, net, profile, syscalls};
 use crate::store::encodings::{Compressed, DefaultIfAbsent, Json, JsonOrNull, OptionalJson};
 use crate::store::table::{Presence, Row, tables};
 use deburr_core::recording::{
@@ -57,7 +57,8 @@ tables! {
         /// since when
         t_ns,
         /// `sched`, `timeline`, `schedstat`, `cgroup_cpu`, `proc_stat`, `psi`, `block`, `writeback`, `diskstats`,
-        /// `settings`, `runtime`, `cpu_check`, `syscalls`, `reclaim`, `tcp`, `sockets`, `interrupts` or `observer`
+        /// `settings`, `runtime`, `cpu_check`, `syscalls`, `reclaim`, `tcp`, `sockets`, `interrupts`,
+        /// `profile` or `observer`
         source,
         /// `state`: `active`, `partial` or `missing`
         /// `reason`: what is missing and why; NULL if `active`
@@ -511,5 +512,6 @@ tables! {
         Record::Block(record) => block::row(record),
         Record::CpuCheck(record) => cpu_check::row(record),
         Record::Syscalls(record) => syscalls::row(record),
+        Record::Profile(record) => profile::row(record),
     }
 }

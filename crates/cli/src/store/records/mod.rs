@@ -6,6 +6,7 @@ mod by_hand;
 mod cpu_check;
 mod host;
 mod net;
+mod profile;
 mod syscalls;
 
 pub(super) use host::row;
@@ -13,11 +14,12 @@ pub(super) use host::row;
 use super::table::Table;
 
 /// All tables.
-pub(super) static TABLES: [&[Table]; 6] = [
+pub(super) static TABLES: [&[Table]; 7] = [
     host::TABLES,
     &by_hand::BY_HAND,
     net::TABLES,
     block::TABLES,
     cpu_check::TABLES,
     syscalls::TABLES,
+    profile::TABLES,
 ];

@@ -8,6 +8,7 @@ mod cpu_check;
 mod interrupts;
 mod net;
 mod of_target;
+mod profile;
 mod reclaim;
 mod references;
 mod syscalls;
@@ -28,6 +29,7 @@ use amounts::Amounts;
 use block::Block;
 use cpu_check::CpuCheck;
 use of_target::OfTarget;
+use profile::Profiles;
 use reclaim::Reclaims;
 use references::References;
 use std::collections::BTreeMap;
@@ -89,6 +91,7 @@ pub struct Checker {
     cpu_check: CpuCheck,
     of_target: OfTarget,
     reclaims: Reclaims,
+    profiles: Profiles,
     references: References,
 }
 
@@ -114,6 +117,7 @@ impl Checker {
         self.amounts.push(record, &mut self.faults);
         self.of_target.push(record, &mut self.faults);
         self.reclaims.push(record, &mut self.faults);
+        self.profiles.push(record, &mut self.faults);
         if let Record::Block(record) = record {
             self.block.push(record, &mut self.faults);
         }

@@ -15,6 +15,7 @@ mod load;
 mod markup;
 mod plots;
 mod png;
+mod profile;
 mod prove;
 mod size;
 mod svg;
@@ -34,7 +35,7 @@ use super::TextStyle;
 use super::json::refuse_not_finite;
 use super::names;
 use super::page::Page;
-use super::words::{asleep, report as words};
+use super::words::{asleep, profile as profile_words, report as words};
 use crate::compare::document::Comparison;
 use crate::cpu_check::document::Document;
 use crate::finding::{Answer, Report};
@@ -330,6 +331,9 @@ fn body(to: &mut Markup, report: &Report, plots: Option<&Plots>) {
     }
     if !report.ledger.is_empty() {
         section(to, "where the time went", |to| ledger::all(to, &report.ledger, plots));
+    }
+    if let Some(profile) = &report.profile {
+        section(to, profile_words::TITLE, |to| profile::all(to, profile));
     }
     if let Some(io) = &report.block_io {
         section(to, "block devices", |to| block_io::all(to, io, plots));

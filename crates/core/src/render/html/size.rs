@@ -39,13 +39,14 @@ pub(super) struct Shown {
 type Part = (&'static str, fn(&mut Shown) -> bool);
 
 /// The parts, least important first.
-const PARTS: [Part; 11] = [
+const PARTS: [Part; 12] = [
     ("heatmaps of requests to devices that explain no finding", heatmaps_of_other_devices),
     ("time lines of devices that explain no finding", other_devices),
     ("heatmaps of the waits of further findings", further_heatmaps),
     ("bars of threads", threads),
     ("all plots over time", all_plots),
     ("further devices, and further rows of their tables", tables),
+    ("stacks of the profile", stacks),
     ("further ledgers", ledgers),
     ("evidence of further findings", evidence),
     ("the report as JSON, so that `deburr report` cannot read this page", json),
@@ -159,6 +160,11 @@ fn tables(shown: &mut Shown) -> bool {
         any |= cut(&mut table.rows, ROWS);
     }
     any
+}
+
+fn stacks(shown: &mut Shown) -> bool {
+    let processes = shown.report.profile.iter_mut().flat_map(|profile| &mut profile.processes);
+    processes.fold(false, |any, it| any | cut(&mut it.stacks, 0))
 }
 
 fn ledgers(shown: &mut Shown) -> bool {

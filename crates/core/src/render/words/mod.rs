@@ -5,6 +5,7 @@
 pub(super) mod asleep;
 pub(super) mod block_io;
 pub(super) mod finding;
+pub(super) mod profile;
 pub(super) mod report;
 
 /// A part of a whole as a share; 0 of nothing.

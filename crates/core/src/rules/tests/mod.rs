@@ -15,6 +15,7 @@ mod memory;
 mod network;
 mod pages;
 mod policies;
+mod profile;
 mod promises;
 mod properties;
 mod registry;

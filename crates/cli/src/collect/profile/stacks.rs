@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Counts how often each stack was found, and keeps the names of its functions.
+
+use deburr_bpf::profile::Sample;
+use deburr_core::recording::{FRAME_END, KERNEL_MARK};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Stacks that are kept of all processes; of further ones the samples are counted.
+const MAX_STACKS: usize = 8192;
+
+/// A process: its pid, and the start of its main thread in nanoseconds of the boot clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Owner {
+    pub(super) pid: u32,
+    pub(super) start_ns: u64,
+}
+
+/// Whose function: of a process's program, or of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Program {
+    Kernel,
+    Of(Owner),
+}
+
+/// Addresses of a stack, innermost first, each within the instruction that runs or calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Stack {
+    kernel: Vec<u64>,
+    user: Vec<u64>,
+}
+
+/// The samples of a process.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OfProcess {
+    pub(super) samples: u64,
+    stacks: BTreeMap<Stack, u64>,
+}
+
+/// The samples of all processes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stacks {
+    pub(super) samples: u64,
+    processes: BTreeMap<Owner, OfProcess>,
+    kept: usize,
+    names: BTreeMap<Program, BTreeMap<u64, String>>,
+}
+
+impl Stacks {
+    /// Counts a sample.
+    pub(super) fn add(&mut self, sample: &Sample) {
+        let owner = Owner { pid: sample.tgid, start_ns: sample.leader_boot_ns };
+        self.samples += 1;
+        let process = self.processes.entry(owner).or_default();
+        process.samples += 1;
+        let stack = Stack {
+            user: within_calls(&sample.user_stack, sample.kernel_stack.is_empty()),
+            kernel: within_calls(&sample.kernel_stack, true),
+        };
+        if let Some(count) = process.stacks.get_mut(&stack) {
+            *count += 1;
+        } else if self.kept < MAX_STACKS {
+            self.kept += 1;
+            process.stacks.insert(stack, 1);
+        }
+    }
+
+    /// The processes that were found, and how often.
+    pub(super) fn processes(&self) -> impl Iterator<Item = (Owner, &OfProcess)> {
+        self.processes.iter().map(|(owner, process)| (*owner, process))
+    }
+
+    /// Addresses of a process's own functions that have no name yet.
+    pub(super) fn without_name(&self, owner: Owner) -> Vec<u64> {
+        let stacks = self.processes.get(&owner).into_iter().flat_map(|it| it.stacks.keys());
+        self.unnamed(Program::Of(owner), stacks.flat_map(|stack| stack.user.iter().copied()))
+    }
+
+    /// Addresses of functions of the kernel that have no name yet.
+    pub(super) fn without_name_in_kernel(&self) -> Vec<u64> {
+        let stacks = self.processes.values().flat_map(|process| process.stacks.keys());
+        self.unnamed(Program::Kernel, stacks.flat_map(|stack| stack.kernel.iter().copied()))
+    }
+
+    fn unnamed(&self, program: Program, addresses: impl Iterator<Item = u64>) -> Vec<u64> {
+        let known = self.names.get(&program);
+        let is_known = |address: &u64| known.is_some_and(|names| names.contains_key(address));
+        let all: BTreeSet<u64> = addresses.filter(|address| !is_known(address)).collect();
+        all.into_iter().collect()
+    }
+
+    /// Keeps the names of functions.
+    pub(super) fn learn(&mut self, program: Program, addresses: &[u64], names: Vec<String>) {
+        let known = self.names.entry(program).or_default();
+        known.extend(addresses.iter().copied().zip(names));
+    }
+
+    /// The stacks of a process by the names of their functions, from the outermost on, and how often each was found. Under
+    /// the empty name: those for which there was no room.
+    pub(super) fn named(&self, owner: Owner) -> BTreeMap<String, u64> {
+        let mut named = BTreeMap::new();
+        let Some(process) = self.processes.get(&owner) else { return named };
+        let mut left = process.samples;
+        for (stack, count) in &process.stacks {
+            let user = stack.user.iter().rev().map(|at| self.name(Program::Of(owner), *at, ""));
+            let kernel =
+                stack.kernel.iter().rev().map(|at| self.name(Program::Kernel, *at, KERNEL_MARK));
+            let frames: Vec<String> = user.chain(kernel).collect();
+            let folded = match frames.is_empty() {
+                true => "[not seen]".to_owned(),
+                false => frames.join(&FRAME_END.to_string()),
+            };
+            *named.entry(folded).or_insert(0) += count;
+            left -= count;
+        }
+        if left > 0 {
+            named.insert(String::new(), left);
+        }
+        named
+    }
+
+    fn name(&self, program: Program, address: u64, mark: &str) -> String {
+        let name = self.names.get(&program).and_then(|names| names.get(&address));
+        format!("{}{mark}", name.map_or("[not read]", String::as_str))
+    }
+}
+
+/// Addresses within the instructions that run or call: what is on a stack is where a call returns to, which may be the
+/// beginning of the next function.
+fn within_calls(stack: &[u64], innermost_runs: bool) -> Vec<u64> {
+    let each = stack.iter().enumerate();
+    each.map(|(i, at)| at - u64::from((i > 0 || !innermost_runs) && *at > 0)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(tgid: u32, user: &[u64], kernel: &[u64]) -> Sample {
+        Sample {
+            tgid,
+            leader_boot_ns: 5,
+            comm: [0; 16],
+            kernel: false,
+            kernel_stack: kernel.to_vec(),
+            user_stack: user.to_vec(),
+        }
+    }
+
+    #[test]
+    fn stacks_are_told_by_names_and_those_of_the_same_names_are_one() {
+        let mut stacks = Stacks::default();
+        for one in
+            [sample(1, &[100, 201], &[]), sample(1, &[102, 201], &[]), sample(1, &[50], &[7])]
+        {
+            stacks.add(&one);
+        }
+        let owner = Owner { pid: 1, start_ns: 5 };
+        assert_eq!(stacks.without_name(owner), [49, 100, 102, 200]);
+        assert_eq!(stacks.without_name_in_kernel(), [7]);
+        let names = ["f", "f", "main"].map(String::from).to_vec();
+        stacks.learn(Program::Of(owner), &[100, 102, 200], names);
+        stacks.learn(Program::Kernel, &[7], vec!["sys".into()]);
+        assert_eq!(stacks.without_name(owner), [49]);
+        let expected = [("[not read];sys_[k]".to_owned(), 1), ("main;f".to_owned(), 2)];
+        assert_eq!(stacks.named(owner), expected.into());
+    }
+
+    #[test]
+    fn of_too_many_stacks_every_sample_is_counted() {
+        let mut stacks = Stacks { kept: MAX_STACKS - 1, ..Stacks::default() };
+        for user in [1, 2, 3, 1] {
+            stacks.add(&sample(1, &[user], &[]));
+        }
+        let named = stacks.named(Owner { pid: 1, start_ns: 5 });
+        assert_eq!(named, [(String::new(), 2), ("[not read]".into(), 2)].into());
+    }
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! In what functions CPUs were found at the beats of a clock (BPF profile probe), where it was requested.
+
+use super::observed::{Observed, observed};
+use super::{ProcId, Source};
+use serde::{Deserialize, Serialize};
+
+/// Separates the functions of a stack.
+pub const FRAME_END: char = ';';
+
+/// What follows the name of a function of the kernel.
+pub const KERNEL_MARK: &str = "_[k]";
+
+/// A record of a profile.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ProfileRecord {
+    /// How it was sampled.
+    Span(ProfileSpan),
+    /// A stack, and how often it was found.
+    Stack(ProfileStack),
+}
+
+/// A time range in which CPUs were sampled.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProfileSpan {
+    /// Start of the range.
+    pub t0_ns: u64,
+    /// End of the range.
+    pub t1_ns: u64,
+    /// CPU time that a sample stands for.
+    pub period_ns: u64,
+    /// Samples of all processes.
+    pub samples: u64,
+    /// Those that were lost before they were read.
+    pub lost: u64,
+}
+
+observed! { it: ProfileSpan over t0_ns..t1_ns, from Source::Profile }
+
+/// A stack of a process, and how often it was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProfileStack {
+    /// Start of the range.
+    pub t0_ns: u64,
+    /// End of the range.
+    pub t1_ns: u64,
+    /// The process.
+    pub process: ProcId,
+    /// The functions from the outermost to the innermost, separated by [`FRAME_END`]: those of the kernel end in
+    /// [`KERNEL_MARK`], and where a name is not known, the file is named in brackets. Empty = the stacks of that process
+    /// for which there was no room.
+    pub stack: String,
+    /// How often.
+    pub samples: u64,
+}
+
+observed! { it: ProfileStack over t0_ns..t1_ns, from Source::Profile; to [it.process] }
+
+impl ProfileRecord {
+    /// What the record tells of itself.
+    pub(super) fn observed(&self) -> &dyn Observed {
+        match self {
+            Self::Span(it) => it,
+            Self::Stack(it) => it,
+        }
+    }
+}

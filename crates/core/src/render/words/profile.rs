@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Words of a profile, for text and page.
+
+use super::super::names;
+use crate::finding::{FunctionShare, ProcessProfile, Profile, StackShare};
+use crate::text::escape::identifier;
+use crate::text::units::{count, counted, duration, share};
+
+/// Columns of the name of a function.
+const NAME_COLUMNS: usize = 100;
+/// Functions of a stack that are shown: the innermost ones.
+const FRAMES: usize = 8;
+/// Share from which on it is said that names are missing.
+const MANY: f64 = 0.1;
+
+/// The title of the section.
+pub(in super::super) const TITLE: &str = "in what functions CPU time is spent";
+
+/// How it was sampled.
+pub(in super::super) fn sampled(profile: &Profile) -> String {
+    let lost = match profile.lost {
+        0 => String::new(),
+        lost => format!("; {} more were lost", count(lost as f64)),
+    };
+    format!(
+        "{} of what ran on this host, one for each {} of CPU time{lost}",
+        counted(profile.samples, "sample", "samples"),
+        duration(profile.period_ns as f64)
+    )
+}
+
+/// Whose functions.
+pub(in super::super) fn whose(process: &ProcessProfile) -> String {
+    let nameless = process.without_name.get();
+    let missing = match nameless >= MANY {
+        true => format!(", {} of them in functions without a name", share(nameless)),
+        false => String::new(),
+    };
+    let samples = counted(process.samples, "sample", "samples");
+    format!("{}: {samples}{missing}", names::entity(&process.entity))
+}
+
+/// The name of a function, and whether it is the kernel's.
+pub(in super::super) fn function(function: &FunctionShare) -> String {
+    let of = if function.kernel { " (kernel)" } else { "" };
+    format!("{}{of}", identifier(&function.name, NAME_COLUMNS))
+}
+
+/// The innermost functions of a stack, from the outermost on.
+pub(in super::super) fn stack(stack: &StackShare) -> String {
+    let left_out = stack.frames.len().saturating_sub(FRAMES);
+    let before = if left_out > 0 { "… > " } else { "" };
+    let frames = stack.frames[left_out..].iter().map(|frame| identifier(frame, NAME_COLUMNS));
+    format!("{before}{}", frames.collect::<Vec<_>>().join(" > "))
+}
