@@ -21,6 +21,8 @@ PIPE_SHARE = 0.95
 CROWD_SHARE = 0.8
 # Of the time that a process frees memory, what is told at the limit that binds.
 LIMIT_SHARE = 0.95
+# Of the samples of a process that only computes, those in the function that computes.
+NAMED_SHARE = 0.6
 # Of the CPU time of a process that only computes, what interrupts take at most, in an emulated machine.
 INTERRUPTED_SHARE = 0.5
 
@@ -38,6 +40,7 @@ TITLES = [
     "reader in a small cgroup: times it freed memory, at the limit that binds",
     "slow disk: neighbour's share",
     "interrupts: of the victim's CPU time",
+    "profile: of the samples, in the function that computes",
 ]
 
 
@@ -142,6 +145,9 @@ def judge(said, recording, kernel):
     expected = [("/above/own", 1.5, True, False), ("/above", 0.5, False, True)]
     hold(levels == expected and limit["cpus"] == 0.5 and limit["sight"] == "whole", f"limits: {limit}")
 
+    named, samples = functions(said.get("profile", ""))
+    hold(named >= NAMED_SHARE, f"profile: {named:.0%} of {samples} samples are in `spin`")
+
     hold("yes" in said.get("disks", ""), f"disks: {said.get('disks', '').strip()[:300]}")
     by_file, all_bytes = {}, 0
     if os.path.exists(recording):
@@ -181,8 +187,19 @@ def judge(said, recording, kernel):
         f"{times}, {percent(at_limit)}",
         percent(held_up),
         f"{percent(interrupted)}, own calls {'told apart' if states['interrupts'] == 'active' else 'not told apart'}",
+        percent(named),
     ]
     return cells, failed
+
+
+def functions(text):
+    """Share of the samples of the first process that is in functions of `deburr_sys::spin`, and how many there are."""
+    try:
+        process = json.loads(text)["profile"]["processes"][0]
+    except (ValueError, KeyError):
+        return 0, 0
+    within = [it["with_callees"] for it in process["functions"] if "spin" in it["name"]]
+    return max(within, default=0), process["samples"]
 
 
 def codes(report):

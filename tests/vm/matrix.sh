@@ -47,6 +47,13 @@ part quota deburr -p "$limited" -d 5 --json
 part quota_after counters
 kill -9 "$limited"
 
+# A process that does nothing but compute, in one function of this program.
+spin worker 1
+worker=$!
+sleep 1
+part profile deburr -p "$worker" -d 4 --profile --json
+kill -9 "$worker"
+
 # New threads that wait: children of a shell, more at a time than the quota has room for.
 mkdir /sys/fs/cgroup/crowd
 echo "20000 100000" >/sys/fs/cgroup/crowd/cpu.max

@@ -18,6 +18,9 @@ use std::io;
 /// Bytes of a name that are kept: those of templates have thousands.
 const MOST_NAME_BYTES: usize = 200;
 
+/// In place of the name of a function: there is no code at that address.
+pub(crate) const NOT_CODE: &str = "[no code]";
+
 /// Finds names, and keeps the tables of the files that it has read.
 pub(crate) struct Names {
     symbolizer: Symbolizer,
@@ -42,7 +45,7 @@ impl Names {
         addresses: &[u64],
     ) -> io::Result<Vec<String>> {
         let mappings = code_mappings(roots, pid)?;
-        let mut names = vec![String::from("[unmapped]"); addresses.len()];
+        let mut names = vec![NOT_CODE.to_owned(); addresses.len()];
         let mut within: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (i, &address) in addresses.iter().enumerate() {
             let after = mappings.partition_point(|mapping| mapping.end <= address);

@@ -65,6 +65,11 @@ fn add_rows(file: &str) {
                  INSERT INTO long_wait VALUES (999998, 9000000, 1, 1, 5000000, 2, 3000000), (999999, 9000000, 1, 1, 5000000, -1, 1);
                  CREATE TABLE IF NOT EXISTS named_threads(seq INTEGER PRIMARY KEY, tick INTEGER NOT NULL, proc INTEGER NOT NULL,
                  comm TEXT NOT NULL, threads INTEGER NOT NULL, on_cpu_ns INTEGER NOT NULL, delay_ns INTEGER NOT NULL);
+                 CREATE TABLE profile_span(seq INTEGER PRIMARY KEY, t0_ns INTEGER NOT NULL, t1_ns INTEGER NOT NULL,
+                 period_ns INTEGER NOT NULL, samples INTEGER NOT NULL, lost INTEGER NOT NULL);
+                 CREATE TABLE profile_stack(seq INTEGER PRIMARY KEY, t0_ns INTEGER NOT NULL, t1_ns INTEGER NOT NULL,
+                 proc INTEGER NOT NULL, stack TEXT NOT NULL, samples INTEGER NOT NULL);
+                 INSERT INTO profile_span VALUES (999990, 0, 9000000, 10101010, 1000, 3);
                  CREATE TABLE IF NOT EXISTS host_facts(seq INTEGER PRIMARY KEY, document BLOB_OF_ZLIB NOT NULL)";
     connection.execute_batch(table).unwrap();
     let facts = std::fs::read(root().join("fixtures/snapshots/drift-slow.json")).unwrap();
@@ -76,6 +81,7 @@ fn add_rows(file: &str) {
     };
     for (n, name) in (0..).zip(HOSTILE) {
         let seq = 10 * n;
+        add("INSERT INTO profile_stack VALUES (?1 + 3, 0, 9000000, 1, ?3, ?2)", name, seq);
         add("INSERT INTO event VALUES (?1, 5 + ?2, 'interrupted', NULL, ?3)", name, seq);
         add(
             "INSERT INTO named_threads SELECT ?1 + 1, min(tick), 1, ?3, ?2, 1, 2 FROM tick",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Counts how often each stack was found, and keeps the names of its functions.
 
+use crate::symbols::NOT_CODE;
 use deburr_bpf::profile::Sample;
 use deburr_core::recording::{FRAME_END, KERNEL_MARK};
 use std::collections::{BTreeMap, BTreeSet};
@@ -104,7 +105,8 @@ impl Stacks {
             let user = stack.user.iter().rev().map(|at| self.name(Program::Of(owner), *at, ""));
             let kernel =
                 stack.kernel.iter().rev().map(|at| self.name(Program::Kernel, *at, KERNEL_MARK));
-            let frames: Vec<String> = user.chain(kernel).collect();
+            let frames = user.chain(kernel).filter(|name| name != NOT_CODE);
+            let frames: Vec<String> = frames.collect();
             let folded = match frames.is_empty() {
                 true => "[not seen]".to_owned(),
                 false => frames.join(&FRAME_END.to_string()),
@@ -160,8 +162,12 @@ mod tests {
         let names = ["f", "f", "main"].map(String::from).to_vec();
         stacks.learn(Program::Of(owner), &[100, 102, 200], names);
         stacks.learn(Program::Kernel, &[7], vec!["sys".into()]);
+        // Where code leaves no frame pointers, what is taken for one leads anywhere.
+        stacks.add(&sample(1, &[100, 4], &[]));
+        stacks.learn(Program::Of(owner), &[3], vec![NOT_CODE.into()]);
         assert_eq!(stacks.without_name(owner), [49]);
-        let expected = [("[not read];sys_[k]".to_owned(), 1), ("main;f".to_owned(), 2)];
+        let expected = [("[not read];sys_[k]", 1), ("f", 1), ("main;f", 2)]
+            .map(|(stack, count)| (stack.to_owned(), count));
         assert_eq!(stacks.named(owner), expected.into());
     }
 
