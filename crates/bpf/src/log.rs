@@ -3,7 +3,7 @@
 //!
 //! Writers do not wait for the reader: entries that are not read in time are overwritten, and counted.
 
-use crate::mapped::{Mapped, Plain};
+use crate::mapped::{MappedOnUse, Plain};
 
 /// Entries at the end of the ring that are not read: the newest and the oldest may be half-written meanwhile.
 const MARGIN: u64 = 8;
@@ -19,17 +19,17 @@ pub(crate) fn entries_of_each(cpus: u32) -> u32 {
 
 /// The log's entries and the reader's position in each CPU's part.
 pub(crate) struct Log<T: Plain> {
-    entries: Mapped<T>,
+    entries: MappedOnUse<T>,
     places: Vec<u64>,
     /// Entries of each CPU's part.
     length: u64,
-    /// Entries overwritten before they were read.
+    /// Entries overwritten before they were read, or that cannot be mapped.
     pub(crate) overrun: u64,
 }
 
 impl<T: Plain> Log<T> {
     /// Starts at the beginning: for a log that was just created.
-    pub(crate) fn new(entries: Mapped<T>, cpus: u32) -> Self {
+    pub(crate) fn new(entries: MappedOnUse<T>, cpus: u32) -> Self {
         let length = entries.len() as u64 / u64::from(cpus);
         Self { entries, places: vec![0; cpus as usize], length, overrun: 0 }
     }
@@ -55,10 +55,15 @@ impl<T: Plain> Log<T> {
                 continue;
             }
             batch.clear();
-            batch.extend((from..end).map(|at| {
+            batch.extend((from..end).map_while(|at| {
                 let index = cpu as u64 * self.length + at % self.length;
                 self.entries.peek::<T>(index as usize, 0)
             }));
+            // What cannot be mapped is lost, like what was overwritten.
+            if batch.len() as u64 != end - from {
+                batch.clear();
+                from = end;
+            }
             // Entries that the kernel may have overwritten meanwhile are dropped.
             let safe = head(cpu).saturating_sub(self.length - MARGIN).min(end);
             if safe > from {

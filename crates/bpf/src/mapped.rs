@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Memory-mapped BPF arrays, read while BPF programs on other CPUs write them.
 
+use std::cell::OnceCell;
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsFd, AsRawFd as _};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -48,15 +49,14 @@ const TRIES: usize = 64;
 impl<T: Plain> Mapped<T> {
     /// Maps `len` elements of a BPF map.
     pub(crate) fn new(map: &impl AsFd, len: usize) -> Result<Self, String> {
-        Self::map(map, len).map_err(|error| format!("map BPF arrays: {error}"))
+        Self::map(map, 0, len).map_err(cannot_map)
     }
 
-    fn map(map: &impl AsFd, len: usize) -> io::Result<Self> {
-        // The kernel lays elements out at multiples of 8 bytes.
-        let stride = size_of::<T>().next_multiple_of(8);
-        // SAFETY: sysconf has no preconditions.
-        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
-        let bytes = (stride * len).next_multiple_of(page);
+    /// Maps `len` elements from `first` on, which begins a page.
+    fn map(map: &impl AsFd, first: usize, len: usize) -> io::Result<Self> {
+        let stride = stride::<T>();
+        let bytes = (stride * len).next_multiple_of(page_size());
+        let offset = (stride * first).try_into().map_err(|_| io::ErrorKind::InvalidInput)?;
         // SAFETY: a new shared mapping at an address that the kernel chooses.
         let base = unsafe {
             libc::mmap(
@@ -65,7 +65,7 @@ impl<T: Plain> Mapped<T> {
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
                 map.as_fd().as_raw_fd(),
-                0,
+                offset,
             )
         };
         if base == libc::MAP_FAILED {
@@ -173,5 +173,92 @@ impl<T: Plain> Drop for Mapped<T> {
     fn drop(&mut self) {
         // SAFETY: our own mapping, and nothing refers to it any more.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// The elements of such an array, mapped part by part when they are first read. All pages of a mapping count as resident
+/// memory of this process from the beginning, and of a large array only few may ever be read.
+pub(crate) struct MappedOnUse<T: Plain> {
+    map: OwnedFd,
+    parts: Vec<OnceCell<Mapped<T>>>,
+    len: usize,
+    /// Elements of each part but the last.
+    of_part: usize,
+}
+
+/// Maximum number of parts of an array.
+const PARTS: usize = 128;
+
+impl<T: Plain> MappedOnUse<T> {
+    /// For `len` elements of a BPF map.
+    pub(crate) fn new(map: &impl AsFd, len: usize) -> Result<Self, String> {
+        let map = map.as_fd().try_clone_to_owned().map_err(cannot_map)?;
+        let of_part = len.div_ceil(PARTS).next_multiple_of(elements_of_whole_pages(stride::<T>()));
+        let parts = std::iter::repeat_with(OnceCell::new).take(len.div_ceil(of_part)).collect();
+        Ok(Self { map, parts, len, of_part })
+    }
+
+    /// Number of elements.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Reads a 32-bit field atomically; `None` = it cannot be mapped.
+    pub(crate) fn u32(&self, index: usize, offset: usize) -> Option<u32> {
+        let (part, index) = self.part_of(index)?;
+        Some(part.u32(index, offset))
+    }
+
+    /// Copies part of an element without synchronisation: it may be half-written. `None` = it cannot be mapped.
+    pub(crate) fn peek<F: Plain>(&self, index: usize, offset: usize) -> Option<F> {
+        let (part, index) = self.part_of(index)?;
+        Some(part.peek(index, offset))
+    }
+
+    /// The part that has this element, and the element's place in it.
+    fn part_of(&self, index: usize) -> Option<(&Mapped<T>, usize)> {
+        let cell = &self.parts[index / self.of_part];
+        let first = index - index % self.of_part;
+        if cell.get().is_none() {
+            let mapped = Mapped::map(&self.map, first, self.of_part.min(self.len - first)).ok()?;
+            // It was empty a moment ago, and is used by one thread only.
+            let _ = cell.set(mapped);
+        }
+        Some((cell.get()?, index - first))
+    }
+}
+
+fn cannot_map(error: io::Error) -> String {
+    format!("map BPF arrays: {error}")
+}
+
+/// Distance of elements: the kernel lays them out at multiples of 8 bytes.
+fn stride<T>() -> usize {
+    size_of::<T>().next_multiple_of(8)
+}
+
+fn page_size() -> usize {
+    // SAFETY: sysconf has no preconditions.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+/// The least number of elements at this distance that fills whole pages.
+fn elements_of_whole_pages(stride: usize) -> usize {
+    let page = page_size();
+    page >> stride.trailing_zeros().min(page.trailing_zeros())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_begin_at_pages() {
+        for stride in [8, 16, 112, 128, 704, 4096, 12_288] {
+            let elements = elements_of_whole_pages(stride);
+            let fill_pages = |elements: usize| (stride * elements).is_multiple_of(page_size());
+            assert!(fill_pages(elements), "{stride}");
+            assert!(elements == 1 || !fill_pages(elements / 2), "{stride}");
+        }
     }
 }

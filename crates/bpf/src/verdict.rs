@@ -3,23 +3,25 @@
 //! of the hundreds that libbpf would print.
 
 use libbpf_rs::PrintLevel;
-use std::sync::{Mutex, PoisonError};
+use std::cell::Cell;
 
-static LAST: Mutex<Option<String>> = Mutex::new(None);
+thread_local! {
+    /// Of what this thread loads: libbpf prints in the thread that calls it.
+    static LAST: Cell<Option<String>> = const { Cell::new(None) };
+}
 
 /// Intercepts libbpf's messages, which would go to stderr, and keeps the verifier's last verdict.
 pub(crate) fn listen() {
     libbpf_rs::set_print(Some((PrintLevel::Warn, |_, message| {
         if let Some(verdict) = verdict(&message) {
-            *LAST.lock().unwrap_or_else(PoisonError::into_inner) = Some(verdict);
+            LAST.set(Some(verdict));
         }
     })));
 }
 
-/// The last verdict since the previous call, as `: program: verdict`; empty if there was none.
+/// The last verdict on what this thread loaded since its previous call, as `: program: verdict`; empty if there was none.
 pub(crate) fn suffix() -> String {
-    let last = LAST.lock().unwrap_or_else(PoisonError::into_inner).take();
-    last.map_or_else(String::new, |verdict| format!(": {verdict}"))
+    LAST.take().map_or_else(String::new, |verdict| format!(": {verdict}"))
 }
 
 /// The program that was rejected, and the last line of the verifier's log, except for its statistics.

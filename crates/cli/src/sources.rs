@@ -3,12 +3,15 @@
 
 use crate::collect::{
     BlockCollector, CgroupCollector, Collector, Context, CpuTimeCollector, DiskstatsCollector,
-    InterruptCollector, NetCollector, ProcStatCollector, ProfileCollector, PsiCollector,
-    ReclaimCollector, RuntimeCollector, SchedCollector, SchedstatCollector, SettingsCollector,
-    SyscallCollector, without_writeback,
+    InterruptCollector, LoadedBlock, LoadedNet, NetCollector, ProcStatCollector, ProfileCollector,
+    PsiCollector, ReclaimCollector, RuntimeCollector, SchedCollector, SchedstatCollector,
+    SettingsCollector, SyscallCollector, possible_cpus, without_writeback,
 };
 use crate::failure::{Exit, Failure};
+use deburr_bpf::irq::{IrqPlan, IrqProbe};
 use deburr_core::recording::{Source, State};
+use std::panic::resume_unwind;
+use std::thread::{self, JoinHandle};
 
 /// An open collector.
 pub(crate) struct Running {
@@ -23,8 +26,49 @@ impl Running {
     }
 }
 
+/// The probes that share nothing with that of the scheduler.
+struct Loaded {
+    interrupts: Result<(IrqPlan, IrqProbe), String>,
+    block: Result<LoadedBlock, String>,
+    net: LoadedNet,
+}
+
+/// Loads them in a thread of its own. Each object keeps a CPU busy for 10 to 130 ms: libbpf relocates it, the kernel
+/// verifies its programs.
+struct Loading {
+    cpus: u32,
+    has_target: bool,
+    /// `None` = no thread could be created.
+    thread: Option<JoinHandle<Loaded>>,
+}
+
+impl Loading {
+    fn start(cx: &Context) -> Self {
+        let (cpus, has_target) = (possible_cpus(&cx.roots), cx.has_target);
+        let thread = thread::Builder::new().name("deburr-load".into());
+        let thread = thread.spawn(move || load(cpus, has_target)).ok();
+        Self { cpus, has_target, thread }
+    }
+
+    fn finish(self) -> Loaded {
+        match self.thread {
+            Some(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            None => load(self.cpus, self.has_target),
+        }
+    }
+}
+
+fn load(cpus: u32, has_target: bool) -> Loaded {
+    Loaded {
+        interrupts: InterruptCollector::load(cpus),
+        block: LoadedBlock::load(cpus),
+        net: LoadedNet::load(cpus, has_target),
+    }
+}
+
 /// Opens every collector. Returns those that are open, and the states of the sources that are not.
 pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
+    let loading = Loading::start(cx);
     let mut running = vec![Running::new(&[Source::CgroupCpu], CgroupCollector::open(cx))];
     let mut missing = Vec::new();
     let mut threads = None;
@@ -48,7 +92,8 @@ pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
         Ok(reclaim) => running.push(Running::new(&[Source::Reclaim], reclaim)),
         Err(state) => missing.push((Source::Reclaim, state)),
     }
-    match InterruptCollector::open(cx) {
+    let Loaded { interrupts, block, net } = loading.finish();
+    match InterruptCollector::open(cx, interrupts) {
         Ok(interrupts) => running.push(Running::new(&[Source::Interrupts], interrupts)),
         Err(state) => missing.push((Source::Interrupts, state)),
     }
@@ -69,7 +114,7 @@ pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
         Ok(disks) => running.push(Running::new(&[Source::Diskstats], disks)),
         Err(state) => missing.push((Source::Diskstats, state)),
     }
-    match BlockCollector::open(cx) {
+    match BlockCollector::open(cx, block) {
         Ok(block) => running.push(Running::new(&[Source::Block, Source::Writeback], block)),
         Err(state) => {
             missing.push((Source::Writeback, without_writeback(&state)));
@@ -78,7 +123,7 @@ pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
     }
     running.push(Running::new(
         &[Source::Tcp, Source::Connections, Source::Sockets],
-        NetCollector::open(cx),
+        NetCollector::open(cx, net),
     ));
     if cx.asked.profile {
         match ProfileCollector::open(cx) {

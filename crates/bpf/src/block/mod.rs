@@ -18,7 +18,7 @@ pub use transfer::{Op, Requester, Target, Transfer};
 pub(crate) use plan::{NEEDED, OF_LIMITS};
 
 use crate::log::{self, Log};
-use crate::mapped::{Mapped, Plain, set};
+use crate::mapped::{Mapped, MappedOnUse, Plain, set};
 use crate::object::LoadedObject;
 use crate::skel::block::types::{block_cpu, block_entry, block_lost};
 use crate::skel::block::{BlockSkel, BlockSkelBuilder, OpenBlockSkel};
@@ -66,7 +66,7 @@ impl BlockProbe {
             })?;
         let maps = &object.skel.maps;
         let areas = Mapped::new(&maps.cpus, cpus as usize)?;
-        let log = Mapped::new(&maps.entries, (cpus * entries) as usize)?;
+        let log = MappedOnUse::new(&maps.entries, (cpus * entries) as usize)?;
         let new_names = Arc::new(Mutex::new(Vec::new()));
         let names =
             names(&object.skel, &new_names).map_err(|error| format!("map BPF ring: {error}"))?;

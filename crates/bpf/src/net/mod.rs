@@ -11,7 +11,7 @@ pub use sending::Sending;
 pub(crate) use plan::{FILE_ITERATOR, NEEDED, OF_SENDING};
 
 use crate::log::{self, Log};
-use crate::mapped::{Mapped, Plain};
+use crate::mapped::{Mapped, MappedOnUse, Plain};
 use crate::object::LoadedObject;
 use crate::skel::net::types::{net_cpu, net_ends, net_resent};
 use crate::skel::net::{NetSkel, NetSkelBuilder};
@@ -114,7 +114,7 @@ impl NetProbe {
             })?;
         let maps = &object.skel.maps;
         let areas = Mapped::new(&maps.cpus, cpus as usize)?;
-        let log = Mapped::new(&maps.entries, (cpus * entries) as usize)?;
+        let log = MappedOnUse::new(&maps.entries, (cpus * entries) as usize)?;
         object.attach(plan.program())?;
         let ns_per_jiffy = crate::writeback::ns_per_jiffy();
         Ok(Self { object, cpus: areas, log: Log::new(log, cpus), ns_per_jiffy })

@@ -9,7 +9,7 @@ pub use plan::ProfilePlan;
 pub(crate) use plan::NEEDED;
 
 use crate::log::Log;
-use crate::mapped::{Mapped, Plain};
+use crate::mapped::{Mapped, MappedOnUse, Plain};
 use crate::object::LoadedObject;
 use crate::skel::profile::types::{profile_cpu, profile_sample};
 use crate::skel::profile::{ProfileSkel, ProfileSkelBuilder};
@@ -66,7 +66,7 @@ impl ProfileProbe {
             open.maps.entries.set_max_entries(cpus * ENTRIES)
         })?;
         let areas = Mapped::new(&object.skel.maps.cpus, cpus as usize)?;
-        let entries = Mapped::new(&object.skel.maps.entries, (cpus * ENTRIES) as usize)?;
+        let entries = MappedOnUse::new(&object.skel.maps.entries, (cpus * ENTRIES) as usize)?;
         let mut random = Random::new(seed);
         let clocks = online.iter().map(|&cpu| Clock::of(cpu, &mut random));
         let clocks = clocks.collect::<Result<Vec<_>, _>>()?;

@@ -49,10 +49,13 @@ impl Blame {
         let at = offset_of!(sched_waits, blame) + index * size_of::<sched_blame>();
         for slot in 0..probe.threads.len() {
             let victim = probe.threads.u32(slot, offset_of!(sched_thread, tgid));
-            if victim == 0 || probe.waits.u32(slot, at + offset_of!(sched_blame, epoch)) != epoch {
+            let written_in = || probe.waits.u32(slot, at + offset_of!(sched_blame, epoch));
+            if victim == 0 || written_in() != Some(epoch) {
                 continue;
             }
-            add(&mut sums, victim, &probe.waits.peek(slot, at));
+            if let Some(blame) = probe.waits.peek(slot, at) {
+                add(&mut sums, victim, &blame);
+            }
         }
         for entry in probe.overflow_entries() {
             let blame = &entry.waits.blame[index];

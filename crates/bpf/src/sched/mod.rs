@@ -28,7 +28,7 @@ pub use timeline::{Run, Timeline};
 pub use unseen::UnseenProcess;
 pub use waiting::{Waiter, Waiting};
 
-use crate::mapped::{Mapped, Plain, set};
+use crate::mapped::{Mapped, MappedOnUse, Plain, set};
 use crate::object::LoadedObject;
 use crate::skel::sched::types::{
     sched_area, sched_bucket, sched_cpu, sched_culprit, sched_lost, sched_overflow, sched_reported,
@@ -99,7 +99,7 @@ pub struct SchedProbe {
     /// Thread ids of the kernel are those of this process's system calls, too.
     knows_tids: bool,
     threads: Mapped<sched_thread>,
-    waits: Mapped<sched_waits>,
+    waits: MappedOnUse<sched_waits>,
     areas: Mapped<sched_area>,
     reported_waits: Mapped<sched_reported>,
     sleeps: Mapped<sched_sleeps>,
@@ -179,7 +179,7 @@ impl SchedProbe {
         })?;
         let maps = &object.skel.maps;
         let threads = Mapped::new(&maps.threads, plan.slots as usize)?;
-        let waits = Mapped::new(&maps.waits, plan.slots as usize)?;
+        let waits = MappedOnUse::new(&maps.waits, plan.slots as usize)?;
         let areas = Mapped::new(&maps.areas, cpus as usize)?;
         let reported_waits = Mapped::new(&maps.reported_waits, plan.slots as usize)?;
         let (_, sleeps) = sizes_for_sleeps(plan, cpus);

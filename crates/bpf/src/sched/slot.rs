@@ -45,7 +45,8 @@ impl SchedProbe {
             if known != Some(thread.seq) {
                 self.wait_for_switch(usize::from(thread.cpu))?;
                 pause();
-                waits = Some(self.waits.peek(slot, offset_of!(sched_waits, bucket)));
+                let buckets = self.waits.peek(slot, offset_of!(sched_waits, bucket));
+                waits = Some(buckets.ok_or(TornRead)?);
                 pause();
                 let taken_ns = threads.take_u64(slot, offset_of!(sched_thread, wait_max_ns));
                 *longest_ns = taken_ns.max(*longest_ns);

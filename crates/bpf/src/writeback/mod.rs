@@ -12,7 +12,7 @@ pub use plan::WritebackPlan;
 pub(crate) use plan::RETURN_CALLS;
 
 use crate::log::{self, Log};
-use crate::mapped::{Mapped, Plain};
+use crate::mapped::{Mapped, MappedOnUse, Plain};
 use crate::object::LoadedObject;
 use crate::skel::writeback::types::{writeback_cpu, writeback_event, writeback_lost};
 use crate::skel::writeback::{WritebackSkel, WritebackSkelBuilder};
@@ -52,7 +52,7 @@ impl WritebackProbe {
             })?;
         let maps = &object.skel.maps;
         let areas = Mapped::new(&maps.cpus, cpus as usize)?;
-        let log = Mapped::new(&maps.entries, (cpus * entries) as usize)?;
+        let log = MappedOnUse::new(&maps.entries, (cpus * entries) as usize)?;
         object.attach_all()?;
         Ok(Self {
             plan: plan.clone(),

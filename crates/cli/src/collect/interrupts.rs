@@ -73,18 +73,26 @@ impl CostCounters for IrqProbe {
 }
 
 impl InterruptCollector {
-    /// Loads and attaches the probe; `Err` = the coverage of [`Source::Interrupts`] without it.
-    pub(crate) fn open(cx: &Context) -> Result<Self, State> {
+    /// Loads and attaches the probe; `Err` = why there is none.
+    pub(crate) fn load(cpus: u32) -> Result<(IrqPlan, IrqProbe), String> {
+        let plan = IrqPlan::new(&facts())?;
+        let probe = IrqProbe::open(&plan, cpus)?;
+        Ok((plan, probe))
+    }
+
+    /// With what [`Self::load`] returned; `Err` = the coverage of [`Source::Interrupts`] without the probe.
+    pub(crate) fn open(
+        cx: &Context,
+        loaded: Result<(IrqPlan, IrqProbe), String>,
+    ) -> Result<Self, State> {
         let missing = |reason| State::Missing { reason, gain: GAIN.into() };
-        let plan = IrqPlan::new(&facts()).map_err(missing)?;
-        let cpus = possible_cpus(&cx.roots);
-        let probe = IrqProbe::open(&plan, cpus).map_err(missing)?;
+        let (plan, probe) = loaded.map_err(missing)?;
         let gaps = plan.gaps();
         Ok(Self {
             probe,
             partial: (!gaps.is_empty()).then(|| gaps.join("; ")),
             names: DeviceNames { dir: cx.roots.proc.join("irq"), known: BTreeMap::new() },
-            pace: Pace::new(cpus),
+            pace: Pace::new(possible_cpus(&cx.roots)),
             cost: Cost::default(),
             t0_ns: 0,
             ended: None,

@@ -31,7 +31,7 @@ mod settings;
 mod syscalls;
 
 pub(crate) use affinity::{affinity, masks_of_threads};
-pub(crate) use block::{BlockCollector, without_writeback};
+pub(crate) use block::{BlockCollector, LoadedBlock, without_writeback};
 pub(crate) use cgroups::{
     CgroupCollector, Cgroups, RuntimeFiles, shown as shown_path, walk as walk_cgroups,
 };
@@ -40,7 +40,7 @@ pub(crate) use devices::Devices;
 pub(crate) use diskstats::DiskstatsCollector;
 pub(crate) use interrupts::InterruptCollector;
 pub(crate) use listening::listening_in;
-pub(crate) use net::NetCollector;
+pub(crate) use net::{LoadedNet, NetCollector};
 pub(crate) use proc_stat::ProcStatCollector;
 pub(crate) use processes::{ObservedProcess, Processes, has_ended, living_thread, read_stat};
 pub(crate) use profile::ProfileCollector;

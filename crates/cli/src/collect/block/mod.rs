@@ -56,19 +56,33 @@ pub(crate) struct BlockCollector {
     read_ns: u64,
 }
 
-impl BlockCollector {
-    /// Loads and attaches the probes; `Err` = the coverage of [`Source::Block`] without them.
-    pub(crate) fn open(cx: &Context) -> Result<Self, State> {
-        let missing = |reason| State::Missing { reason, gain: GAIN.into() };
+/// The probes, loaded and attached.
+pub(crate) struct LoadedBlock {
+    plan: BlockPlan,
+    probe: BlockProbe,
+    writeback: Result<Writeback, State>,
+}
+
+impl LoadedBlock {
+    /// Loads and attaches the probes; `Err` = why that of block IO, without which there is no other, cannot be used.
+    pub(crate) fn load(cpus: u32) -> Result<Self, String> {
         let facts = facts();
-        let cpus = super::possible_cpus(&cx.roots);
-        let plan = BlockPlan::new(&facts).map_err(missing)?;
-        let mut probe = BlockProbe::open(&plan, cpus).map_err(missing)?;
+        let plan = BlockPlan::new(&facts)?;
+        let probe = BlockProbe::open(&plan, cpus)?;
+        Ok(Self { plan, probe, writeback: Writeback::open(&facts, cpus) })
+    }
+}
+
+impl BlockCollector {
+    /// With what [`LoadedBlock::load`] returned; `Err` = the coverage of [`Source::Block`] without the probes.
+    pub(crate) fn open(cx: &Context, loaded: Result<LoadedBlock, String>) -> Result<Self, State> {
+        let missing = |reason| State::Missing { reason, gain: GAIN.into() };
+        let LoadedBlock { plan, mut probe, writeback } = loaded.map_err(missing)?;
         let sampling = Sampling::new(cx.asked.io_one_in);
         probe.follow(sampling.one_in(), sampling.may_change());
         Ok(Self {
             probe,
-            writeback: Writeback::open(&facts, cpus),
+            writeback,
             account: Account::new(cx, plan.queue != RequestHook::Absent),
             sampling,
             cost: Cost::default(),

@@ -39,20 +39,28 @@ pub(crate) struct NetCollector {
     t0_ns: u64,
 }
 
-impl NetCollector {
-    /// Loads and attaches the probe, where that is possible.
-    pub(crate) fn open(cx: &Context) -> Self {
-        let cpus = super::possible_cpus(&cx.roots);
+/// The probe, loaded and attached where that is possible.
+pub(crate) struct LoadedNet {
+    probe: Result<NetProbe, String>,
+    /// Whether it can tell by what connections are held up, or why not.
+    senders: Result<(), String>,
+}
+
+impl LoadedNet {
+    /// Loads and attaches the probe.
+    pub(crate) fn load(cpus: u32, has_target: bool) -> Self {
         let plan = NetPlan::new(&facts());
         let senders = match &plan {
             Ok(plan) => plan.no_sending.clone().map_or(Ok(()), Err),
             Err(reason) => Err(reason.clone()),
         };
-        let probe = plan.and_then(|plan| NetProbe::open(&plan, cpus, cx.has_target));
-        Self::with(cx, probe, senders)
+        let probe = plan.and_then(|plan| NetProbe::open(&plan, cpus, has_target));
+        Self { probe, senders }
     }
+}
 
-    fn with(cx: &Context, probe: Result<NetProbe, String>, senders: Result<(), String>) -> Self {
+impl NetCollector {
+    pub(crate) fn open(cx: &Context, LoadedNet { probe, senders }: LoadedNet) -> Self {
         let senders = probe.as_ref().map_or_else(|reason| Err(reason.clone()), |_| senders);
         let no_files = || State::Missing {
             reason: "`/proc/self/net/netstat` cannot be read".into(),
