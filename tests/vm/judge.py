@@ -194,10 +194,10 @@ def judge(said, recording, kernel):
 
 def functions(text):
     """Share of the samples of the first process that is in functions of `deburr_sys::spin`, and how many there are."""
-    try:
-        process = json.loads(text)["profile"]["processes"][0]
-    except (ValueError, KeyError):
+    profile = (document(text) or {}).get("profile")
+    if not profile:
         return 0, 0
+    process = profile["processes"][0]
     within = [it["with_callees"] for it in process["functions"] if "spin" in it["name"]]
     return max(within, default=0), process["samples"]
 

@@ -2,7 +2,7 @@
 # Sourced by `init`: sets up several situations, and runs deburr in each.
 
 echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
-for group in victim neighbour limited; do mkdir /sys/fs/cgroup/$group; done
+for group in victim neighbour limited worker; do mkdir /sys/fs/cgroup/$group; done
 # Set before deburr runs: some hooks are only needed where there is a quota.
 echo "50000 100000" >/sys/fs/cgroup/limited/cpu.max
 

@@ -68,6 +68,11 @@ pub(crate) fn read(data: &[u8]) -> bool {
         let value = go::value(&of_process, place);
         assert!(value.is_none_or(|value| (1..=1 << 16).contains(&value)), "{value:?}");
     }
+    let addresses = [start, first.wrapping_add(0x1000), u64::MAX];
+    if let Ok(names) = go::functions_at(&metered, &elf, &of_process, &addresses) {
+        assert_eq!(names.len(), addresses.len());
+        assert!(names.iter().flatten().all(|name| name.len() <= 4 * 1024), "names are bounded");
+    }
     // A read counts as 64 bytes at least.
     assert!(file.reads() <= FILE_BYTES / 64 + 1, "{} reads", file.reads());
     assert!(memory.reads() <= MEMORY_BYTES / 64 + 1, "{} reads of memory", memory.reads());

@@ -16,17 +16,17 @@ const MAX_MAPPINGS: usize = 20_000;
 
 /// A file, read by offset; or `/proc/PID/mem`, read by address.
 #[derive(Debug)]
-pub(super) struct FileImage(File);
+pub(crate) struct FileImage(File);
 
 impl FileImage {
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
         // There may be a FIFO in its place, which opening would block on.
         let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
         OpenOptions::new().read(true).custom_flags(flags).open(path).map(Self)
     }
 
     /// The memory of a process. Needs the privileges of a debugger.
-    pub(super) fn memory(roots: &Roots, pid: u32) -> io::Result<Self> {
+    pub(crate) fn memory(roots: &Roots, pid: u32) -> io::Result<Self> {
         Self::open(&roots.proc.join(pid.to_string()).join("mem"))
     }
 }

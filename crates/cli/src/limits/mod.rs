@@ -9,8 +9,8 @@ mod survey;
 mod text;
 mod visible_quota;
 
-pub(crate) use image::{code_mappings, places};
-pub(crate) use program::Programs;
+pub(crate) use image::{FileImage, code_mappings, places};
+pub(crate) use program::{FILE_BYTES, MEMORY_BYTES, Programs};
 pub(crate) use runtime::{HiddenReason, Prober};
 pub(crate) use survey::{SurveyRequest, look};
 pub(crate) use text::text;

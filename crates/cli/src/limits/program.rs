@@ -17,8 +17,8 @@ use std::sync::Arc;
 /// Files that are kept; beyond that all are dropped.
 const MAX_FILES: usize = 4096;
 /// Bytes that are read of a program's file, and of the memory of a process, for its sake. The largest programs need less.
-const FILE_BYTES: u64 = 256 << 20;
-const MEMORY_BYTES: u64 = 64 << 20;
+pub(crate) const FILE_BYTES: u64 = 256 << 20;
+pub(crate) const MEMORY_BYTES: u64 = 64 << 20;
 /// Number of attempts to decode a file: the first process may have only just started.
 const MAX_TRIES: u32 = 3;
 

@@ -4,6 +4,8 @@
 //! The files may be anybody's, so they are read in the process of `cli::reader`, which may come to grief over them.
 //! Without debug information: tables of symbols are enough for names, and take a tenth of the time.
 
+mod go;
+
 use crate::collect::Roots;
 use crate::limits::{code_mappings, places};
 use blazesym::MaybeDefault;
@@ -59,7 +61,12 @@ impl Names {
                 .iter()
                 .map(|&i| (addresses[i] - mapping.start).saturating_add(mapping.offset))
                 .collect();
-            let found = self.in_file(roots, pid, mapping, &offsets);
+            let mut found = self.in_file(roots, pid, mapping, &offsets);
+            if found.iter().any(Option::is_none)
+                && let Some(of_go) = go::functions(roots, pid, mapping, &offsets)
+            {
+                found = found.into_iter().zip(of_go).map(|(it, of_go)| it.or(of_go)).collect();
+            }
             for (&i, found) in wanted.iter().zip(found) {
                 names[i] = found.unwrap_or_else(|| of_file(&mapping.path));
             }

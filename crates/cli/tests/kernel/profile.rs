@@ -2,9 +2,11 @@
 //! Profiles, against the clock of the thread that is profiled; and programs that have no names, or bad ones.
 
 use crate::common;
+use crate::golang::{start, toolchains};
 use crate::odd_threads::{compiled, record};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::SystemTime;
 
 /// A profile of the program, and what it told: its pid, and the CPU time of each function in nanoseconds.
@@ -134,6 +136,35 @@ fn a_program_with_damaged_tables_is_profiled_all_the_same() {
             let (all, told_ns) = (run.samples("true"), run.told_ns[0]);
             let sampled = all * run.period_ns() / told_ns;
             assert!((0.6..1.4).contains(&sampled), "{all} samples of {told_ns} ns");
+        }
+        None
+    });
+}
+
+/// Go's linker keeps the runtime's own table of functions.
+#[test]
+fn functions_of_stripped_programs_in_go_have_their_names() {
+    in_scratch("functions_of_stripped_programs_in_go_have_their_names", |scratch| {
+        let Ok(toolchains) = toolchains() else {
+            return Some("no Go is installed (`scripts/setup --lab` does it)");
+        };
+        for toolchain in toolchains {
+            for more in [&[][..], &["-buildmode=pie"]] {
+                let arguments = [&["-ldflags=-s -w"], more].concat();
+                let program = toolchain.build("spinner", "1.18", &arguments, &[]);
+                let spins = start(Command::new(&program.file).arg("spin"));
+                let recording = scratch.join("x.deburr");
+                let mut profile = Command::new(env!("CARGO_BIN_EXE_deburr"));
+                profile.args(["record", "-q", "--force", "--profile", "-d", "1.5", "-o"]);
+                let profiled = profile.arg(&recording).args(["--comm", "spinner"]).status();
+                assert!(profiled.unwrap().success());
+                let pid = spins.0.id();
+                let run = Run { recording, pid, told_ns: vec![] };
+                let (all, named) =
+                    (run.samples("true"), run.samples("stack LIKE '%main.main.func1'"));
+                let version = &toolchain.version;
+                assert!(all > 100.0 && named > 0.9 * all, "{version} {more:?}: {named} of {all}");
+            }
         }
         None
     });

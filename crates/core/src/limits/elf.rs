@@ -138,6 +138,15 @@ impl Elf {
         })
     }
 
+    /// Address of a file offset.
+    #[must_use]
+    pub fn address_of(&self, offset: u64) -> Option<u64> {
+        self.segments.iter().find_map(|segment| {
+            let skip = offset.checked_sub(segment.offset).filter(|&it| it < segment.file_bytes)?;
+            segment.address.checked_add(skip)
+        })
+    }
+
     /// Whether an address is in a writable segment.
     #[must_use]
     pub fn is_variable(&self, address: u64) -> bool {

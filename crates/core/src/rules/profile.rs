@@ -31,20 +31,18 @@ pub(super) fn of(view: &View) -> Option<Profile> {
         .list()
         .iter()
         .map(|group| (group, samples(view, group)))
-        .filter(|(_, samples)| samples.all > 0)
+        .filter(|(_, samples)| samples.all >= ENOUGH)
         .collect();
     all.sort_by_key(|(group, samples)| (!group.in_target, Reverse(samples.all)));
     let of_target = all.iter().filter(|(group, _)| group.in_target).count();
     // Where the target is the host, all are its.
     let is_host = super::candidates::target_is_host(view);
     all.truncate(if is_host { OTHERS } else { of_target.min(OTHERS) + OTHERS });
-    let processes: Vec<_> =
-        all.iter().map(|(group, samples)| process(view, group, samples)).collect();
-    (!processes.is_empty()).then_some(Profile {
+    (span.samples > 0).then(|| Profile {
         period_ns: span.period_ns,
         samples: span.samples,
         lost: span.lost,
-        processes,
+        processes: all.iter().map(|(group, samples)| process(view, group, samples)).collect(),
     })
 }
 

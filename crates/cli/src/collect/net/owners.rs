@@ -99,6 +99,11 @@ impl Owners {
         }
     }
 
+    /// Whether it has been looked for, be it that nobody was found to have it open.
+    pub(super) fn searched(&self, inode: u64) -> bool {
+        self.known.contains_key(&inode) || self.nobodys.contains_key(&inode)
+    }
+
     /// The process that has that socket open, as far as it is known.
     pub(super) fn of(&self, inode: u64) -> Option<ProcId> {
         Some(self.known.get(&inode)?.proc)

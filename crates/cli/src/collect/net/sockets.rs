@@ -21,7 +21,8 @@ const DATAGRAM_BYTES: u64 = 1 << 20;
 const LISTENING_BYTES: u64 = 64 << 10;
 /// Length of the files of counters.
 const COUNTER_BYTES: u64 = 64 << 10;
-/// Looks at a namespace after which it is known what its listening sockets dropped before.
+/// Looks at a namespace after which the programs of a target that has just started listen. Each takes 15 ms or so: the
+/// kernel walks its whole table of connections, however few there are.
 const FIRST_LOOKS: u32 = 3;
 /// Sockets of a kind that have a record in a second.
 const RECORDS: usize = 64;
@@ -48,8 +49,10 @@ struct Namespace {
     drops: Option<HashMap<u64, u64>>,
     /// What each listening socket dropped, as far as it could be read.
     refused: HashMap<u64, u32>,
-    /// Number of looks so far.
+    /// Number of looks at the listening sockets so far.
     looks: u32,
+    /// Whose the listening sockets are has been looked for, of all of them.
+    searched: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -163,10 +166,11 @@ impl Namespace {
         refused: bool,
         emit: Emit<'_>,
     ) -> bool {
-        self.looks += 1;
-        if !refused && self.looks > FIRST_LOOKS {
+        let enough = if cx.has_target { FIRST_LOOKS } else { 1 };
+        if !refused && self.searched && self.looks >= enough {
             return false;
         }
+        self.looks += 1;
         let (mut all, mut cut) = (Vec::new(), false);
         for name in ["tcp", "tcp6"] {
             let text = read(&of.net.join(name), LISTENING_BYTES).unwrap_or_default();
@@ -177,6 +181,8 @@ impl Namespace {
             all.extend(listening);
         }
         owners.find(cx, all.iter().map(|it| it.inode));
+        // A few looks are enough for what is always too much to be searched.
+        self.searched = self.looks >= FIRST_LOOKS || all.iter().all(|it| owners.searched(it.inode));
         let most_limit = of.is_own.then(|| setting(&cx.roots, "somaxconn")).flatten();
         let mut told = 0;
         for socket in all {

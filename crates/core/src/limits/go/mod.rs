@@ -75,6 +75,20 @@ pub fn locate(file: &dyn Image, elf: &Elf, memory: &Biased<'_>) -> Result<u64, G
     agreed.then_some(address).ok_or(GomaxprocsError::Code("no second function agrees"))
 }
 
+/// Names of the functions that hold these addresses of the file, in their order; `None` = there is no function. `memory`
+/// as for [`locate`].
+///
+/// # Errors
+/// If it is not a program in Go, or its table is not as in the known versions.
+pub fn functions_at(
+    file: &dyn Image,
+    elf: &Elf,
+    memory: &Biased<'_>,
+    addresses: &[u64],
+) -> Result<Vec<Option<String>>, GomaxprocsError> {
+    pclntab::at(file, elf, memory, addresses)
+}
+
 fn code_of(file: &dyn Image, elf: &Elf, function: &Function) -> Option<Vec<u8>> {
     let (offset, left) = elf.offset_of(function.start)?;
     let bytes = function.end.saturating_sub(function.start).min(left).min(MAX_CODE_BYTES);

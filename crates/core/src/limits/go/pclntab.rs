@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Finds the code of a function by its name in Go's table of functions. Supports the formats of Go 1.16, 1.18 and 1.20
+//! Finds the code of a function by its name in Go's table of functions, and the name by the code. Supports the formats of Go 1.16, 1.18 and 1.20
 //! as described in `runtime/symtab.go` of these versions. Later versions differ only in the location of the start of
 //! the code.
 
 use super::GomaxprocsError;
 use crate::limits::elf::{Elf, Section};
 use crate::limits::image::{Biased, Image, PieceReader};
+use crate::text::name;
 use memchr::memmem;
 use std::collections::BTreeMap;
 
@@ -19,6 +20,8 @@ const MAX_SEARCH_BYTES: u64 = 256 << 20;
 const MAX_FUNCTIONS: u64 = 1 << 23;
 /// Index of the word `moduledata.text` in the section `.go.module`, which exists since Go 1.26.
 const TEXT_WORD: u64 = 22;
+/// Longest name of a function that is read.
+const MAX_NAME_BYTES: usize = 1024;
 /// Maximum length of a wanted name, with the NULs before and after it.
 const NAME_BYTES: usize = 48;
 
@@ -192,6 +195,55 @@ fn entries(
     table: &TableHeader,
     names: &BTreeMap<u32, &'static str>,
 ) -> Result<BTreeMap<&'static str, Function>, GomaxprocsError> {
+    let mut found = BTreeMap::new();
+    walk(file, table, |function, name| {
+        if let Some(name) = names.get(&name()?) {
+            found.insert(*name, function);
+        }
+        Some(found.len() < names.len())
+    })?;
+    Ok(found)
+}
+
+/// Names of the functions that hold these addresses, in their order; `None` = there is no function.
+pub(super) fn at(
+    file: &dyn Image,
+    elf: &Elf,
+    memory: &Biased<'_>,
+    addresses: &[u64],
+) -> Result<Vec<Option<String>>, GomaxprocsError> {
+    let (offset, end) = find(file, elf).ok_or(GomaxprocsError::NoTable)?;
+    let table = header(file, elf, memory, offset, end)?;
+    let mut sorted: Vec<usize> = (0..addresses.len()).collect();
+    sorted.sort_unstable_by_key(|&i| addresses[i]);
+    let mut found = vec![None; addresses.len()];
+    let mut next = 0;
+    // Functions are in the order of their addresses.
+    walk(file, &table, |function, name| {
+        while next < sorted.len() && addresses[sorted[next]] < function.start {
+            next += 1;
+        }
+        let mut text = None;
+        while next < sorted.len() && addresses[sorted[next]] < function.end {
+            if text.is_none() {
+                let at = table.names.0.checked_add(name()?.into()).filter(|at| *at < table.names.1);
+                text = Some(name::decode(&file.c_string(at?, MAX_NAME_BYTES)?));
+            }
+            found[sorted[next]].clone_from(&text);
+            next += 1;
+        }
+        Some(next < sorted.len())
+    })?;
+    Ok(found)
+}
+
+/// Calls `each` with the functions, in the order of the table, and with what reads the offset of a function's name, until
+/// it returns that there need be no more. `None` from it, or from what reads, is damage.
+fn walk(
+    file: &dyn Image,
+    table: &TableHeader,
+    mut each: impl FnMut(Function, &mut dyn FnMut() -> Option<u32>) -> Option<bool>,
+) -> Result<(), GomaxprocsError> {
     let damaged = GomaxprocsError::Table("entries");
     let half = if table.shape == EntryFormat::Addresses { 8_usize } else { 4 };
     let number = |bytes: &[u8]| match half {
@@ -200,27 +252,24 @@ fn entries(
     };
     let mut index = PieceReader::new(file, table.entries, table.end);
     let mut bodies = PieceReader::new(file, table.entries, table.end);
-    let mut found = BTreeMap::new();
     for entry in 0..table.functions {
-        if found.len() == names.len() {
-            break;
-        }
         let at = table.entries.saturating_add(entry * 2 * half as u64);
         // An entry and the start in the next entry, which is the end of this function. A further entry follows the last
         // one.
         let bytes = index.get(at, 3 * half).ok_or(damaged)?;
         let (start, body) = (number(&bytes[..half]), number(&bytes[half..2 * half]));
         let end = number(&bytes[2 * half..3 * half]);
-        let body = table.entries.checked_add(body).ok_or(damaged)?;
-        // The start of the function, then the offset of its name.
-        let bytes = bodies.get(body, half + 4).ok_or(damaged)?;
-        let name = u32::from_le_bytes(bytes[half..half + 4].try_into().unwrap_or_default());
-        if let Some(name) = names.get(&name) {
-            let (start, end) = (table.text.wrapping_add(start), table.text.wrapping_add(end));
-            found.insert(*name, Function { start, end });
+        let (start, end) = (table.text.wrapping_add(start), table.text.wrapping_add(end));
+        let mut name = || {
+            // The start of the function, then the offset of its name.
+            let bytes = bodies.get(table.entries.checked_add(body)?, half + 4)?;
+            Some(u32::from_le_bytes(bytes[half..half + 4].try_into().unwrap_or_default()))
+        };
+        if !each(Function { start, end }, &mut name).ok_or(damaged)? {
+            break;
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 #[cfg(test)]

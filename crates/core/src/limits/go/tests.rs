@@ -116,6 +116,10 @@ fn looked_at(file: &Vec<u8>) -> (Option<GoBuild>, Result<Option<u32>, Gomaxprocs
     let linked = Linked { file, elf: &elf };
     let memory = Biased { image: &linked, bias: 0 };
     let found = locate(file, &elf, &memory).map(|address| value(&memory, address));
+    let addresses = [BASE, BASE + CODE as u64 + 70, u64::MAX];
+    if let Ok(names) = functions_at(file, &elf, &memory, &addresses) {
+        assert_eq!(names.len(), addresses.len());
+    }
     (build(file, &elf, &memory), found)
 }
 
@@ -132,6 +136,22 @@ fn the_number_is_found_by_the_names_and_the_code_of_functions() {
         assert_eq!(build.automaxprocs.as_deref(), Some("v1.6.0"));
         assert_eq!(build.default_godebug.as_deref(), Some("a=1,b=0"));
     }
+}
+
+#[test]
+fn functions_are_named_by_the_addresses_within_them() {
+    let file = program(62);
+    let elf = Elf::read(&file).unwrap();
+    let linked = Linked { file: &file, elf: &elf };
+    let memory = Biased { image: &linked, bias: 0 };
+    let code = BASE + CODE as u64;
+    let addresses = [code + 127, code - 1, code + 63, code + 128, code, code + 64];
+    let names = functions_at(&file, &elf, &memory, &addresses).unwrap();
+    let (first, second) = (Some("runtime.procresize"), Some("runtime.GOMAXPROCS"));
+    let names: Vec<_> = names.iter().map(Option::as_deref).collect();
+    assert_eq!(names, [second, None, first, None, first, second]);
+    assert_eq!(elf.address_of(CODE as u64), Some(code));
+    assert_eq!([SECTIONS as u64, u64::MAX].map(|offset| elf.address_of(offset)), [None; 2]);
 }
 
 #[test]

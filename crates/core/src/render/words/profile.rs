@@ -22,8 +22,12 @@ pub(in super::super) fn sampled(profile: &Profile) -> String {
         0 => String::new(),
         lost => format!("; {} more were lost", count(lost as f64)),
     };
+    let too_few = match profile.processes.is_empty() {
+        true => "; no process has enough of them to tell shares",
+        false => "",
+    };
     format!(
-        "{} of what ran on this host, one for each {} of CPU time{lost}",
+        "{} of what ran on this host, one for each {} of CPU time{lost}{too_few}",
         counted(profile.samples, "sample", "samples"),
         duration(profile.period_ns as f64)
     )

@@ -68,6 +68,8 @@ fn of_a_handful_of_samples_no_share_is_told() {
     let found = report.findings.iter().find(|finding| finding.code == "SCH001").unwrap();
     let notes: Vec<_> = functions(found).iter().filter_map(|line| line.note.as_deref()).collect();
     assert!(matches!(notes.as_slice(), [note] if note.contains("`stress`")), "{notes:?}");
+    let profile = report.profile.unwrap();
+    assert_eq!((profile.samples, profile.processes.len()), (59, 1));
 }
 
 #[test]
