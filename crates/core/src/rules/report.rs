@@ -39,6 +39,7 @@ pub fn report(view: &View, tool_version: &str, live: bool) -> Report {
         }
     }
     findings.sort_by(worse_first);
+    quota_before_late_threads(&mut findings);
     for finding in &mut findings {
         finding.prove = experiments::command(view, finding);
     }
@@ -57,6 +58,25 @@ pub fn report(view: &View, tool_version: &str, live: bool) -> Report {
         findings,
         ruled_out,
         not_checked,
+    }
+}
+
+/// What a quota does to a process comes before the waiting of its threads for those that the quota stops, which may be more:
+/// many wait for one. Findings of another severity, and those of others, keep their places.
+fn quota_before_late_threads(findings: &mut [Finding]) {
+    let mut at = 0;
+    while let Some(late) = findings.get(at) {
+        let is_why = |it: &Finding| {
+            matches!(it.code.as_str(), "SCH002" | "SCH004")
+                && it.severity == late.severity
+                && it.victim == late.victim
+        };
+        let why = findings.iter().rposition(is_why).filter(|&why| why > at);
+        match why.filter(|_| late.code == "OFF003") {
+            // Another one may be in its place now.
+            Some(why) => findings[at..=why].rotate_left(1),
+            None => at += 1,
+        }
     }
 }
 
@@ -203,5 +223,42 @@ fn observer(view: &View) -> Observer {
             .map(|(name, amount)| (name.to_owned(), amount))
             .collect(),
         coverage: coverage.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::{Entity, EntityKind, Severity};
+
+    #[test]
+    fn late_threads_follow_the_quota_that_stops_them() {
+        let of = |code: &str, pid, severity| {
+            let rule = of_recordings().find(|rule| rule.code == code).unwrap();
+            let victim = Entity { pid: Some(pid), ..Entity::new(EntityKind::Process) };
+            Finding { victim, ..rule.finding(severity, 1.0) }
+        };
+        let (high, low) = (Severity::High, Severity::Low);
+        let mut findings = vec![
+            of("OFF003", 1, high),
+            of("OFF003", 2, high),
+            of("BLK001", 1, high),
+            of("SCH004", 2, high),
+            of("SCH002", 2, high),
+            of("SCH001", 1, high),
+            of("SCH002", 1, low),
+        ];
+        quota_before_late_threads(&mut findings);
+        let order: Vec<_> = findings.iter().map(|it| (it.code.as_str(), it.victim.pid)).collect();
+        let expected = [
+            ("OFF003", 1),
+            ("BLK001", 1),
+            ("SCH004", 2),
+            ("SCH002", 2),
+            ("OFF003", 2),
+            ("SCH001", 1),
+            ("SCH002", 1),
+        ];
+        assert_eq!(order, expected.map(|(code, pid)| (code, Some(pid))));
     }
 }
