@@ -194,11 +194,15 @@ fn amount(record: &Record) -> u64 {
                 sum(named.into_iter().chain(it.calls).chain(it.ns))
             }
         },
-        Record::Profile(it) => match &**it {
-            ProfileRecord::Span(it) => sum([it.samples, it.lost]),
-            ProfileRecord::Stack(it) => it.samples,
-        },
+        Record::Profile(it) => profile(it),
         _ => 0,
+    }
+}
+
+fn profile(record: &ProfileRecord) -> u64 {
+    match record {
+        ProfileRecord::Span(it) => sum([it.samples, it.lost]),
+        ProfileRecord::Stack(it) => it.samples,
     }
 }
 
