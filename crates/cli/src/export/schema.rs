@@ -275,7 +275,7 @@ const COUNTS: [&str; 60] = [
 const PLAIN: [&str; 2] = ["nice", "weight"];
 
 /// Columns that hold something else than the other numbers of their table.
-pub(super) const OTHERWISE: [(&str, &str, Holds); 42] = [
+pub(super) const OTHERWISE: [(&str, &str, Holds); 43] = [
     ("interrupts", "longest_ns", Holds::Maximum),
     ("resent", "connections", Holds::Level),
     ("resent", "srtt_ns", Holds::Level),
@@ -319,6 +319,7 @@ pub(super) const OTHERWISE: [(&str, &str, Holds); 42] = [
     ("cpu_round", "slot_ns", Holds::Fact),
     ("cpu_distance", "one_way_ns", Holds::Statistic),
     ("syscall_span", "waits_known", Holds::Fact),
+    ("profile_span", "period_ns", Holds::Fact),
 ];
 
 /// All tables: those of the recording in the order of [`store::tables`], then [`made::FINDING`] and [`made::FACT`].

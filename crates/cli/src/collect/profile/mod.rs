@@ -75,8 +75,11 @@ impl ProfileCollector {
         })
     }
 
-    /// Has functions of the target's processes named.
+    /// Has functions of the target's processes named. Of a whole host, only those that were found most often are.
     fn name_target(&mut self, cx: &Context) {
+        if !cx.has_target {
+            return;
+        }
         let pids: BTreeSet<u32> = cx.processes.of_target().map(|process| process.pid).collect();
         let owners: Vec<_> = self.stacks.processes().map(|(owner, _)| owner).collect();
         let owners = owners.into_iter().filter(|owner| pids.contains(&owner.pid));
