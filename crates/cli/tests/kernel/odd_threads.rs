@@ -58,7 +58,7 @@ fn sum(recording: &Path, sql: &str, pid: u32) -> f64 {
 }
 
 /// Runs a test that needs root; `run` returns what is missing here.
-fn in_scratch(test: &'static str, run: impl Fn(&Path) -> Option<&'static str>) {
+pub(crate) fn in_scratch(test: &'static str, run: impl Fn(&Path) -> Option<&'static str>) {
     common::tried("kernel", test, || {
         if common::root_or_skip("kernel", test) {
             let scratch = tempfile::tempdir().unwrap();

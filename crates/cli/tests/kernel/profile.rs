@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Profiles, against the clock of the thread that is profiled; and programs that have no names, or bad ones.
 
-use crate::common;
 use crate::golang::{start, toolchains};
-use crate::odd_threads::{compiled, record};
+use crate::odd_threads::{compiled, in_scratch, record};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -49,17 +48,6 @@ impl Run {
 
 fn seed() -> u64 {
     SystemTime::UNIX_EPOCH.elapsed().unwrap().subsec_nanos().into()
-}
-
-fn in_scratch(test: &'static str, run: impl Fn(&Path) -> Option<&'static str>) {
-    common::tried("kernel", test, || {
-        if common::root_or_skip("kernel", test) {
-            let scratch = tempfile::tempdir().unwrap();
-            if let Some(missing) = run(scratch.path()) {
-                common::skip("kernel", test, missing);
-            }
-        }
-    });
 }
 
 /// Samples of a share are off by chance: less than four standard deviations in 99.99 of 100 cases. What a thread does
