@@ -32,6 +32,7 @@ pub mod profile;
 pub mod reclaim;
 pub mod sched;
 mod skel;
+pub mod stacks;
 mod stats;
 pub mod syscalls;
 mod verdict;

@@ -36,6 +36,10 @@ pub(crate) mod profile {
     include!(concat!(env!("OUT_DIR"), "/profile.skel.rs"));
 }
 
+pub(crate) mod stacks {
+    include!(concat!(env!("OUT_DIR"), "/stacks.skel.rs"));
+}
+
 pub(crate) mod irq {
     include!(concat!(env!("OUT_DIR"), "/irq.skel.rs"));
 }

@@ -42,7 +42,8 @@ pub(crate) struct Asked {
     /// call of this host a little slower meanwhile
     #[arg(long)]
     pub(crate) syscalls: bool,
-    /// Name the functions in which CPU time is spent, too: samples the stacks of what runs about 99 times a second on each CPU
+    /// Name the functions in which CPU time is spent, and in which threads of the target sleep, too: samples the stacks of what
+    /// runs about 99 times a second on each CPU, and those with which threads go to sleep and are woken
     #[arg(long)]
     pub(crate) profile: bool,
 }

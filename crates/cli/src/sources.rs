@@ -71,10 +71,11 @@ pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
     let loading = Loading::start(cx);
     let mut running = vec![Running::new(&[Source::CgroupCpu], CgroupCollector::open(cx))];
     let mut missing = Vec::new();
-    let mut threads = None;
+    let (mut threads, mut watched) = (None, None);
     match SchedCollector::open(cx) {
         Ok(sched) => {
             threads = sched.thread_maps();
+            watched = sched.watched();
             running.push(Running::new(&[Source::Sched, Source::Timeline], sched));
             let reason = "not read: the BPF scheduler probe tells more".into();
             missing.push((Source::Schedstat, State::Missing { reason, gain: String::new() }));
@@ -126,7 +127,7 @@ pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
         NetCollector::open(cx, net),
     ));
     if cx.asked.profile {
-        match ProfileCollector::open(cx) {
+        match ProfileCollector::open(cx, watched.as_ref()) {
             Ok(profile) => running.push(Running::new(&[Source::Profile], profile)),
             Err(state) => missing.push((Source::Profile, state)),
         }

@@ -13,10 +13,12 @@ struct pt_regs___x86 {
 	unsigned long si;
 	unsigned long dx;
 	unsigned long orig_ax;
+	unsigned long sp;
 };
 
 struct pt_regs___arm64 {
 	__u64 regs[31];
+	__u64 sp;
 	__u64 orig_x0;
 	__u64 pstate;
 	__s32 syscallno;

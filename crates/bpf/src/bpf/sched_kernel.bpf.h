@@ -4,13 +4,7 @@
  * is resolved when the program is loaded. Included by sched.bpf.c only.
  */
 
-/* Arguments of sched_switch. */
-enum { PREEMPT, PREV, NEXT, PREV_STATE };
-
-static __always_inline struct task_struct *task_arg(unsigned long long *ctx, int number)
-{
-	return (struct task_struct *)arg(ctx, number);
-}
+#include "task.bpf.h"
 
 /* The same task as an untrusted pointer: see read.bpf.h. */
 static __always_inline struct task_struct *unvouched(struct task_struct *task)
@@ -28,16 +22,6 @@ static __always_inline bool has_bandwidth(void)
 static __always_inline bool has_task_throttle(void)
 {
 	return bpf_core_field_exists(((struct task_struct___task_throttle *)0)->throttled);
-}
-
-static __always_inline unsigned int state_of(struct task_struct *task)
-{
-	struct task_struct___new_state *now = (void *)task;
-	struct task_struct___old_state *old = (void *)task;
-
-	if (bpf_core_field_exists(now->__state))
-		return now->__state;
-	return old->state;
 }
 
 /* Whether the thread that left went to sleep and was not preempted. */

@@ -8,8 +8,7 @@
  * and short ones in proportion to their time.
  */
 
-/* Distance from a CPU's run queue to its preempt count in memory; 0 = not known. */
-const volatile __s64 preempt_minus_rq;
+#include "context.bpf.h"
 
 /* Sleep for which a thread has one record. */
 __u64 sleep_quantum_ns = 1000000;
@@ -155,23 +154,9 @@ int on_asleep(struct bpf_iter__task *ctx)
 
 static __always_inline __u8 context_of(struct sched_area *area, __u64 *cell)
 {
-	__u64 at;
-	__u32 count;
-
-	if (!preempt_minus_rq)
-		return CTX_UNKNOWN;
-	if (!area->cpu.rq) {
-		at = ADDRESS_AT(cell, struct task_struct, bpf_get_current_task(), se.cfs_rq);
-		area->cpu.rq = ADDRESS_AT(cell, struct cfs_rq, at, rq);
-	}
-	/* struct hlist_head serves as a kernel type that is a number; the count is half of it. */
-	at = area->cpu.rq + preempt_minus_rq;
-	count = ADDRESS_AT(cell, struct hlist_head, at, first);
-	if (count & NMI_MASK)
-		return CTX_NMI;
-	if (count & HARDIRQ_MASK)
-		return CTX_HARDIRQ;
-	return count & SERVES_SOFTIRQ ? CTX_SOFTIRQ : CTX_TASK;
+	if (!area->cpu.rq)
+		area->cpu.rq = queue_of_this_cpu(cell);
+	return context_at(area->cpu.rq, cell);
 }
 
 /*

@@ -6,7 +6,7 @@
  * that sleeps in it, and through them the file is found.
  */
 
-#include "compat.bpf.h"
+#include "call.bpf.h"
 
 /* Which calls have a file descriptor as their first argument. */
 const volatile __u8 takes_fd[SLEEP_CALLS] = {};
@@ -19,47 +19,13 @@ const volatile __u8 takes_fd[SLEEP_CALLS] = {};
 /* It exists for its type, which the reader uses. */
 enum sleep_lock exported_lock = SLEEP_NO_LOCK;
 
-/* From the bottom of a thread's kernel stack to the registers that its system call saved; 0 = not
- * known. */
-__u64 regs_offset = 0;
-static __always_inline __s64 call_of(__u64 task, __u64 regs)
-{
-	if (bpf_core_field_exists(((struct pt_regs___x86 *)0)->orig_ax)) {
-		if (is_compat_x86(task))
-			return SLEEP_COMPAT;
-		return NUMBER_AT(struct pt_regs___x86, regs, orig_ax);
-	}
-	if (bpf_core_field_exists(((struct pt_regs___arm64 *)0)->syscallno)) {
-		if (is_compat_arm64(regs))
-			return SLEEP_COMPAT;
-		return NUMBER_AT(struct pt_regs___arm64, regs, syscallno);
-	}
-	return SLEEP_UNKNOWN;
-}
-
-/* What the thread is doing in the kernel: the number of a system call, or enum sleep_call. */
-static __always_inline __s64 call_in(__u64 *cell, __u64 task, __u64 *regs)
-{
-	__s64 call;
-
-	if (!regs_offset)
-		return SLEEP_UNKNOWN;
-	if (NUMBER_AT(struct task_struct, task, flags) &
-	    (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER))
-		return SLEEP_KERNEL;
-	*regs = ADDRESS_AT(cell, struct task_struct, task, stack) + regs_offset;
-	call = call_of(task, *regs);
-	return call >= 0 && call < SLEEP_CALLS ? call : call == SLEEP_COMPAT ? call : SLEEP_NO_CALL;
-}
-
 static __always_inline void note_arguments(struct sched_sleep *sleep, __u64 regs)
 {
+	sleep->argument[0] = first_argument(regs);
 	if (bpf_core_field_exists(((struct pt_regs___x86 *)0)->orig_ax)) {
-		sleep->argument[0] = NUMBER_AT(struct pt_regs___x86, regs, di);
 		sleep->argument[1] = NUMBER_AT(struct pt_regs___x86, regs, si);
 		sleep->argument[2] = NUMBER_AT(struct pt_regs___x86, regs, dx);
 	} else if (bpf_core_field_exists(((struct pt_regs___arm64 *)0)->syscallno)) {
-		sleep->argument[0] = NUMBER_AT(struct pt_regs___arm64, regs, orig_x0);
 		sleep->argument[1] = NUMBER_AT(struct pt_regs___arm64, regs, regs[1]);
 		sleep->argument[2] = NUMBER_AT(struct pt_regs___arm64, regs, regs[2]);
 	}

@@ -22,7 +22,7 @@ mod waiting;
 pub use blame::{Blame, ProbeCulprit, Sums};
 pub use delta::ThreadDelta;
 pub use moves::LastMove;
-pub use sleep::{Call, Context, Inet, KernelLock, LockKind, Object, Sleep, Waker};
+pub use sleep::{Call, Context, Inet, KernelLock, LockKind, Object, Sleep, Waker, Watched};
 pub use threads::ThreadScan;
 pub use timeline::{Run, Timeline};
 pub use unseen::UnseenProcess;
@@ -104,6 +104,7 @@ pub struct SchedProbe {
     reported_waits: Mapped<sched_reported>,
     sleeps: Mapped<sched_sleeps>,
     watch: sleep::Watch,
+    preempt_minus_rq: i64,
     hidden_wakeups: waiting::HiddenWakeups,
     /// Queued and throttled time of all threads as last reported, waits in progress included: it must not shrink.
     most_waited_ns: (u64, u64),
@@ -201,6 +202,7 @@ impl SchedProbe {
             reported_waits,
             sleeps,
             watch: sleep::Watch::of(plan.slots),
+            preempt_minus_rq: plan.preempt_minus_rq,
             hidden_wakeups: waiting::HiddenWakeups::default(),
             most_waited_ns: (0, 0),
             last_read: vec![sched_cpu::default(); areas.len()],

@@ -12,6 +12,7 @@ use libbpf_rs::{MapCore as _, MapFlags};
 use std::borrow::Cow;
 use std::mem::offset_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::str::FromStr as _;
 use syscalls::Sysno;
 
@@ -106,7 +107,7 @@ pub enum Call {
 }
 
 impl Call {
-    fn of(number: i16) -> Self {
+    pub(crate) fn of(number: i16) -> Self {
         match number {
             -1 => Self::Fault,
             -2 => Self::Kernel,
@@ -341,6 +342,15 @@ fn sleep_of(it: &sched_sleep) -> Sleep {
     }
 }
 
+/// The table of the watched threads, and what the probe has found out about the kernel's memory.
+#[derive(Debug)]
+pub struct Watched {
+    pub(crate) watches: OwnedFd,
+    pub(crate) slots: u32,
+    pub(crate) preempt_minus_rq: i64,
+    pub(crate) regs_offset: u64,
+}
+
 /// Where a watched thread is, if another one is at its first place; as in `sched_watch.bpf.h`.
 fn second_place(tid: u32) -> u32 {
     tid.wrapping_mul(0x9e37_79b1) >> 7
@@ -424,6 +434,19 @@ impl SchedProbe {
     #[must_use]
     pub fn can_watch(&self) -> bool {
         !self.names.waking.is_empty()
+    }
+
+    /// The table of the watched threads, for other probes; `None` = none are watched, or it cannot be shared.
+    #[must_use]
+    pub fn watched(&self) -> Option<Watched> {
+        let maps = &self.object.skel.maps;
+        let learned = maps.bss_data.as_deref().filter(|_| self.can_watch())?;
+        Some(Watched {
+            watches: maps.watches.as_fd().try_clone_to_owned().ok()?,
+            slots: self.watch.mask + 1,
+            preempt_minus_rq: self.preempt_minus_rq,
+            regs_offset: learned.regs_offset,
+        })
     }
 
     /// Watches the threads of a process: those named, and all that it starts from now on.

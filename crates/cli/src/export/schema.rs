@@ -165,7 +165,7 @@ const FACTS: [&str; 13] = [
 const CUMULATIVE: [&str; 5] =
     ["cpu_reading", "cgroup_reading", "psi_reading", "disk_reading", "memory_reading"];
 /// Columns that say whom or what a row is about.
-const IDENTITIES: [&str; 24] = [
+const IDENTITIES: [&str; 26] = [
     "irq",
     "netns",
     "seq",
@@ -190,6 +190,8 @@ const IDENTITIES: [&str; 24] = [
     "scope",
     "tid",
     "entry",
+    "waker",
+    "address",
 ];
 /// Columns that are 0 or 1.
 const FLAGS: [&str; 14] = [

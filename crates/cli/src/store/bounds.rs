@@ -44,7 +44,8 @@ pub(super) fn most_rows(table: &str) -> u64 {
         "meta" | "coverage" | "ending" | "cpu_check" | "thread_ledger" => 10_000,
         // Two hours of a host that starts a hundred processes in a second, each of which is worth a row.
         "process" => 1_000_000,
-        "file" | "runtime" | "mount" | "syscall_file" | "profile_stack" | "setting" => 200_000,
+        "file" | "runtime" | "mount" | "syscall_file" | "profile_stack" | "sleep_stack"
+        | "setting" => 200_000,
         // The longest window, of 24 hours, has ten bins of the host and ten of the target in a second.
         "tick" | "load_bin" => 2_000_000,
         "process_tick" | "resent" | "sending" | "datagrams" | "netns" | "listener" | "wait_bin"

@@ -69,6 +69,9 @@ fn add_rows(file: &str) {
                  period_ns INTEGER NOT NULL, samples INTEGER NOT NULL, lost INTEGER NOT NULL);
                  CREATE TABLE profile_stack(seq INTEGER PRIMARY KEY, t0_ns INTEGER NOT NULL, t1_ns INTEGER NOT NULL,
                  proc INTEGER NOT NULL, stack TEXT NOT NULL, samples INTEGER NOT NULL);
+                 CREATE TABLE sleep_stack(seq INTEGER PRIMARY KEY, t0_ns INTEGER NOT NULL, t1_ns INTEGER NOT NULL,
+                 proc INTEGER NOT NULL, call TEXT NOT NULL, address INTEGER, waker INTEGER, stack TEXT NOT NULL,
+                 samples INTEGER NOT NULL, ns INTEGER NOT NULL);
                  INSERT INTO profile_span VALUES (999990, 0, 9000000, 10101010, 1000, 3);
                  CREATE TABLE IF NOT EXISTS host_facts(seq INTEGER PRIMARY KEY, document BLOB_OF_ZLIB NOT NULL)";
     connection.execute_batch(table).unwrap();
@@ -82,6 +85,11 @@ fn add_rows(file: &str) {
     for (n, name) in (0..).zip(HOSTILE) {
         let seq = 10 * n;
         add("INSERT INTO profile_stack VALUES (?1 + 3, 0, 9000000, 1, ?3, ?2)", name, seq);
+        add(
+            "INSERT INTO sleep_stack VALUES (?1 + 4, 0, 9000000, 1, ?3, ?2, nullif(?2, 0), ?3, ?2, 7)",
+            name,
+            seq,
+        );
         add("INSERT INTO event VALUES (?1, 5 + ?2, 'interrupted', NULL, ?3)", name, seq);
         add(
             "INSERT INTO named_threads SELECT ?1 + 1, min(tick), 1, ?3, ?2, 1, 2 FROM tick",

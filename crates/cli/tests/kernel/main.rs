@@ -48,6 +48,7 @@ mod request_server;
 mod sampling;
 mod sector;
 mod snapshot;
+mod stacks;
 mod starved;
 mod stopped;
 mod sweep;

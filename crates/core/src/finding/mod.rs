@@ -25,7 +25,9 @@ pub use evidence::{
 };
 pub use ledger::{Ledger, LedgerPart, LedgerState};
 pub use longest_wait::{LongestWait, WaitPart};
-pub use profile::{FunctionShare, ProcessProfile, Profile, StackShare};
+pub use profile::{
+    FunctionShare, ProcessProfile, Profile, SleepProfile, SleepStackShare, StackShare,
+};
 pub use question::{Answer, Question, QuestionAnswer};
 
 pub use crate::text::{Share, Unit};

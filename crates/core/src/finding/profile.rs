@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! In what functions processes spend their CPU time, by samples.
+//! In what functions processes spend their CPU time, and go to sleep, by samples.
 
 use super::Entity;
 use crate::text::Share;
@@ -16,6 +16,36 @@ pub struct Profile {
     pub lost: u64,
     /// Those of the target, and those with most samples, in this order.
     pub processes: Vec<ProcessProfile>,
+    /// In what functions processes of the target go to sleep, and in what functions those are that wake them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sleeps: Vec<SleepProfile>,
+}
+
+/// In what functions processes of a name sleep.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SleepProfile {
+    /// The processes.
+    pub entity: Entity,
+    /// Sleeps that were looked at.
+    pub samples: u64,
+    /// The stacks with which most of the sleep begins, most first.
+    pub begins: Vec<SleepStackShare>,
+    /// The stacks with which most of the sleep ends that a thread ends, most first.
+    pub ends: Vec<SleepStackShare>,
+}
+
+/// A stack's share of the sleep that was looked at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SleepStackShare {
+    /// The call that they sleep in; in parentheses what is none.
+    pub call: String,
+    /// Who ends it, if it is that thread's stack.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waker: Option<Entity>,
+    /// The functions, from the outermost to the innermost, as they are recorded.
+    pub frames: Vec<String>,
+    /// The share.
+    pub share: Share,
 }
 
 /// In what functions processes of a name spend their CPU time.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! In what functions CPUs were found at the beats of a clock (BPF profile probe), where it was requested.
+//! In what functions CPUs were found at the beats of a clock, and threads went to sleep (BPF profile probe), where it was
+//! requested.
 
 use super::observed::{Observed, observed};
 use super::{ProcId, Source};
@@ -18,6 +19,8 @@ pub enum ProfileRecord {
     Span(ProfileSpan),
     /// A stack, and how often it was found.
     Stack(ProfileStack),
+    /// A stack with which threads go to sleep, or are woken.
+    Sleep(SleepStack),
 }
 
 /// A time range in which CPUs were sampled.
@@ -56,12 +59,38 @@ pub struct ProfileStack {
 
 observed! { it: ProfileStack over t0_ns..t1_ns, from Source::Profile; to [it.process] }
 
+/// In what functions threads of the target go to sleep, or in what functions those are that wake them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SleepStack {
+    /// Start of the range.
+    pub t0_ns: u64,
+    /// End of the range.
+    pub t1_ns: u64,
+    /// The process that sleeps.
+    pub process: ProcId,
+    /// In which call, as in [`SleepTick::call`](super::SleepTick::call).
+    pub call: String,
+    /// The word that it sleeps for, if the call is `futex`.
+    pub address: Option<u64>,
+    /// The process whose thread ends the sleep, if it is that thread's stack.
+    pub waker: Option<ProcId>,
+    /// As in [`ProfileStack::stack`], without functions of the kernel.
+    pub stack: String,
+    /// Sleeps that were looked at.
+    pub samples: u64,
+    /// Sleep that they stand for: an estimate.
+    pub ns: u64,
+}
+
+observed! { it: SleepStack over t0_ns..t1_ns, from Source::Profile; to [it.process], it.waker }
+
 impl ProfileRecord {
     /// What the record tells of itself.
     pub(super) fn observed(&self) -> &dyn Observed {
         match self {
             Self::Span(it) => it,
             Self::Stack(it) => it,
+            Self::Sleep(it) => it,
         }
     }
 }

@@ -203,6 +203,7 @@ fn profile(record: &ProfileRecord) -> u64 {
     match record {
         ProfileRecord::Span(it) => sum([it.samples, it.lost]),
         ProfileRecord::Stack(it) => it.samples,
+        ProfileRecord::Sleep(it) => sum([it.samples, it.ns]),
     }
 }
 

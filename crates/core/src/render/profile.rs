@@ -4,7 +4,7 @@
 use super::page::{Colour, Page};
 use super::table::{Column, Table};
 use super::words::profile as words;
-use crate::finding::{ProcessProfile, Profile};
+use crate::finding::{ProcessProfile, Profile, SleepProfile};
 use crate::text::units::share;
 
 /// Processes, and functions and stacks of each, at verbosity 1.
@@ -26,6 +26,27 @@ pub(super) fn write(page: &mut Page, profile: &Profile, verbosity: u8) {
     let shown = if all { profile.processes.len() } else { PROCESSES };
     for process in profile.processes.iter().take(shown) {
         of_process(page, process, all);
+    }
+    if profile.sleeps.is_empty() {
+        return;
+    }
+    page.gap();
+    page.paragraph(0, 2, Colour::Heading, words::SLEEPS);
+    let shown = if all { profile.sleeps.len() } else { PROCESSES };
+    for sleep in profile.sleeps.iter().take(shown) {
+        of_sleep(page, sleep, all);
+    }
+}
+
+fn of_sleep(page: &mut Page, sleep: &SleepProfile, all: bool) {
+    page.gap();
+    page.paragraph(2, 2, Colour::Plain, &words::whose_sleep(sleep));
+    for (does, stacks) in [(words::BEGINS, &sleep.begins), (words::ENDS, &sleep.ends)] {
+        let shown = if all { MORE_STACKS } else { FUNCTIONS };
+        for stack in stacks.iter().take(shown) {
+            let label = format!("{} {does}: ", share(stack.share.get()));
+            page.labelled(4, (Colour::Aside, &label), 8, Colour::Plain, &words::sleep_stack(stack));
+        }
     }
 }
 

@@ -27,6 +27,7 @@ mod remedy;
 mod report;
 mod sched;
 mod severity;
+mod sleep_stacks;
 mod syscalls;
 mod tail;
 #[cfg(test)]

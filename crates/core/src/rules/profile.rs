@@ -38,11 +38,13 @@ pub(super) fn of(view: &View) -> Option<Profile> {
     // Where the target is the host, all are its.
     let is_host = super::candidates::target_is_host(view);
     all.truncate(if is_host { OTHERS } else { of_target.min(OTHERS) + OTHERS });
-    (span.samples > 0).then(|| Profile {
+    let sleeps = super::sleep_stacks::of(view);
+    (span.samples > 0 || !sleeps.is_empty()).then(|| Profile {
         period_ns: span.period_ns,
         samples: span.samples,
         lost: span.lost,
         processes: all.iter().map(|(group, samples)| process(view, group, samples)).collect(),
+        sleeps,
     })
 }
 

@@ -18,6 +18,7 @@ mod process;
 mod profile;
 mod reclaim;
 mod series;
+mod sleep_stacks;
 mod sleeps;
 mod syscalls;
 pub mod waits;
@@ -37,6 +38,7 @@ pub use process::{Delay, Group, GroupCulprit, Groups, Idle, ProcessView, ThreadN
 pub use profile::{FunctionSamples, ProfileView, Samples, is_nameless};
 pub use reclaim::{LimitLevel, MemoryCounters, ReclaimKey, ReclaimView, Reclaimed};
 pub use series::Series;
+pub use sleep_stacks::{SleepStacks, SleptIn, StackSleep, StacksOfKind};
 pub use sleeps::{Lengths, Role, SleepKey, Sleeps};
 pub use syscalls::{SyscallGroup, SyscallView};
 

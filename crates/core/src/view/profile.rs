@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! In what functions the CPU time of processes is spent, by samples.
 
+use super::sleep_stacks::SleepStacks;
 use crate::recording::{FRAME_END, KERNEL_MARK, ProcId, ProfileRecord, ProfileSpan};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,6 +15,7 @@ pub struct ProfileView {
     span: ProfileSpan,
     stacks: BTreeMap<ProcId, BTreeMap<String, u64>>,
     kept: usize,
+    sleeps: SleepStacks,
 }
 
 /// The samples of some processes.
@@ -55,7 +57,14 @@ impl ProfileView {
                 let samples = of_process.entry(stack.to_owned()).or_default();
                 *samples = samples.saturating_add(it.samples);
             }
+            ProfileRecord::Sleep(it) => self.sleeps.push(it),
         }
+    }
+
+    /// In what functions threads went to sleep, and who woke them.
+    #[must_use]
+    pub fn sleeps(&self) -> &SleepStacks {
+        &self.sleeps
     }
 
     /// How it was sampled.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The BPF profile probe as a collector: in what functions CPU time is spent. Only done where it is asked for.
+//! The BPF profile probes as a collector: in what functions CPU time is spent, and threads of the target go to sleep. Only
+//! done where it is asked for.
 //!
 //! Names are looked up at the end; those of the target's processes every second, because a command may end before.
 
+mod sleeps;
 mod stacks;
 
 use super::cost::{Cost, CostCounters};
@@ -13,11 +15,14 @@ use crate::clock;
 use deburr_bpf::TimedRuns;
 use deburr_bpf::facts::facts;
 use deburr_bpf::profile::{PERIOD_NS, ProfilePlan, ProfileProbe};
+use deburr_bpf::sched::Watched;
+use deburr_bpf::stacks::StacksProbe;
 use deburr_core::recording::{
-    Coverage, ProfileRecord, ProfileSpan, ProfileStack, Record, Source, State,
+    Coverage, ProfileRecord, ProfileSpan, ProfileStack, Record, SleepStack, Source, State,
 };
 use deburr_core::text::units;
-use stacks::{Owner, Program, Stacks};
+use sleeps::Sleeps;
+use stacks::{Owner, Program, SleepSum, Stacks};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -32,44 +37,62 @@ const ASKED_AT_ONCE: usize = 1024;
 const IN_A_SECOND: Duration = Duration::from_millis(200);
 const AT_THE_END: Duration = Duration::from_secs(5);
 
+/// The probes.
+struct Probes {
+    profile: ProfileProbe,
+    /// `None` = no threads are watched.
+    stacks: Option<StacksProbe>,
+}
+
 pub(crate) struct ProfileCollector {
-    probe: ProfileProbe,
+    probes: Probes,
     stacks: Stacks,
+    sleeps: Sleeps,
     cost: Cost,
     /// Processes whose files could not be read.
     given_up: BTreeSet<Owner>,
 }
 
-impl CostCounters for ProfileProbe {
+impl CostCounters for Probes {
     fn runs(&self) -> u64 {
-        Self::runs(self)
+        self.profile.runs() + self.stacks.as_ref().map_or(0, StacksProbe::runs)
     }
 
     fn timed_runs(&self) -> Option<TimedRuns> {
-        Self::timed_runs(self)
+        let of_stacks = self.stacks.as_ref().and_then(StacksProbe::timed_runs);
+        self.profile.timed_runs().into_iter().chain(of_stacks).reduce(std::ops::Add::add)
     }
 
     fn map_bytes(&self) -> u64 {
-        Self::map_bytes(self)
+        self.profile.map_bytes() + self.stacks.as_ref().map_or(0, StacksProbe::map_bytes)
     }
 
     fn lost(&self) -> BTreeMap<String, u64> {
-        let lost = Self::lost(self).into_iter();
-        lost.map(|(name, amount)| (format!("profile_{name}"), amount)).collect()
+        let of_profile = self.profile.lost().into_iter().map(|it| ("profile", it));
+        let of_stacks = self.stacks.iter().flat_map(|it| it.lost()).map(|it| ("stacks", it));
+        let all = of_profile.chain(of_stacks);
+        all.map(|(of, (name, amount))| (format!("{of}_{name}"), amount)).collect()
     }
 }
 
 impl ProfileCollector {
-    /// Loads and attaches the probe; `Err` = the coverage of [`Source::Profile`] without it.
-    pub(crate) fn open(cx: &Context) -> Result<Self, State> {
+    /// Loads and attaches the probes; `Err` = the coverage of [`Source::Profile`] without them. `watched` = the threads whose
+    /// sleeps are looked at, too.
+    pub(crate) fn open(cx: &Context, watched: Option<&Watched>) -> Result<Self, State> {
         let missing = |reason| State::Missing { reason, gain: String::new() };
         let plan = ProfilePlan::new(&facts()).map_err(missing)?;
         let cpus = possible_cpus(&cx.roots);
-        let probe = ProfileProbe::open(&plan, cpus, &cpus_online(&cx.roots), clock::monotonic_ns())
-            .map_err(missing)?;
+        let online = cpus_online(&cx.roots);
+        let profile = ProfileProbe::open(&plan, cpus, &online, clock::monotonic_ns());
+        let stacks = watched.filter(|_| cx.has_target).map(|it| StacksProbe::open(it, cpus));
+        let probes = Probes {
+            profile: profile.map_err(missing)?,
+            stacks: stacks.transpose().map_err(missing)?,
+        };
         Ok(Self {
-            probe,
+            probes,
             stacks: Stacks::default(),
+            sleeps: Sleeps::default(),
             cost: Cost::default(),
             given_up: BTreeSet::new(),
         })
@@ -121,7 +144,7 @@ impl ProfileCollector {
             }
         }
         let mut owners: Vec<(Owner, u64)> =
-            self.stacks.processes().map(|(owner, process)| (owner, process.samples)).collect();
+            self.stacks.processes().map(|(owner, process)| (owner, process.seen())).collect();
         owners.sort_by_key(|&(owner, samples)| (Reverse(samples), owner));
         self.name_target(cx);
         let first = owners.iter().take(NAMED).map(|(owner, _)| *owner).collect();
@@ -140,8 +163,9 @@ impl ProfileCollector {
             t1_ns: t_ns,
             period_ns: PERIOD_NS,
             samples: self.stacks.samples,
-            lost: self.probe.lost().values().sum(),
+            lost: self.probes.profile.lost().values().sum(),
         }));
+        let mut ids = BTreeMap::new();
         for (rank, (owner, _)) in owners.into_iter().enumerate() {
             let Context { roots, processes, cgroups, target, .. } = &mut *cx;
             let sighting = ObservedProcess {
@@ -157,7 +181,31 @@ impl ProfileCollector {
                 let stack = ProfileStack { t0_ns: 0, t1_ns: t_ns, process, stack, samples };
                 emit(Record::Profile(Box::new(ProfileRecord::Stack(stack))));
             }
+            ids.insert(owner, process);
         }
+        for (owner, &process) in &ids {
+            for (kind, stack, sum) in self.stacks.sleeps(*owner) {
+                let waker = kind.sleeper.map(|_| process);
+                let Some(&process) = ids.get(&kind.sleeper.unwrap_or(*owner)) else { continue };
+                let SleepSum { samples, ns } = sum;
+                let (call, address) = (kind.call.name().into_owned(), kind.address);
+                let (t0_ns, t1_ns) = (0, t_ns);
+                let stack =
+                    SleepStack { t0_ns, t1_ns, process, call, address, waker, stack, samples, ns };
+                emit(Record::Profile(Box::new(ProfileRecord::Sleep(stack))));
+            }
+        }
+    }
+
+    /// Reads what the probes have seen.
+    fn read(&mut self) {
+        let Self { probes, stacks, sleeps, .. } = self;
+        probes.profile.read(|sample| stacks.add(sample));
+        let mut events = Vec::new();
+        if let Some(probe) = &mut probes.stacks {
+            probe.read(|event| events.push(event));
+        }
+        sleeps.add(events, stacks);
     }
 }
 
@@ -166,20 +214,27 @@ impl Collector for ProfileCollector {
         if now.beat == Beat::Start {
             let (source, state) = (Source::Profile, State::Active);
             emit(Record::Coverage(Coverage { t_ns: 0, source, state }));
-            self.probe.read(|_| {});
-            self.cost.begin(&self.probe, &[]);
+            self.probes.profile.read(|_| {});
+            self.sleeps = Sleeps::begin(clock::monotonic_ns());
+            self.cost.begin(&self.probes, &[]);
             return Ok(());
         }
-        let Self { probe, stacks, .. } = self;
-        probe.read(|sample| stacks.add(sample));
-        self.cost.bin(&self.probe);
+        self.read();
+        self.cost.bin(&self.probes);
         match now.beat {
             Beat::Second => self.name_target(cx),
-            Beat::End => self.end(cx, now.t_ns, &mut *emit),
+            Beat::End => {
+                self.sleeps.end(clock::monotonic_ns(), &mut self.stacks);
+                self.end(cx, now.t_ns, &mut *emit);
+            }
             Beat::Start | Beat::Bin => {}
         }
         if now.beat.is_second() {
-            emit(Record::Observer(self.cost.second(&self.probe, now.t_ns, &[])));
+            emit(Record::Observer(self.cost.second(
+                &self.probes,
+                now.t_ns,
+                &[("stacks_without_beginning", self.sleeps.lost)],
+            )));
         }
         Ok(())
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Counts how often each stack was found, and keeps the names of its functions.
+//! Counts how often each stack was found, and how long threads slept that had it, and keeps the names of its functions.
 
 use crate::symbols::NOT_CODE;
 use deburr_bpf::profile::Sample;
+use deburr_bpf::sched::Call;
 use deburr_core::recording::{FRAME_END, KERNEL_MARK};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,11 +31,45 @@ struct Stack {
     user: Vec<u64>,
 }
 
+/// Sleeps, by the stack of a process with which they begin, or end.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SleepKind {
+    /// Whose sleep it is that a thread of the process ends; `None` = the process sleeps itself.
+    pub(super) sleeper: Option<Owner>,
+    /// In what.
+    pub(super) call: Call,
+    /// The word that it sleeps for, if the call is `futex`.
+    pub(super) address: Option<u64>,
+    /// Addresses, innermost first, each within the instruction that calls.
+    user: Vec<u64>,
+}
+
+/// How many sleeps, and how long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SleepSum {
+    pub(super) samples: u64,
+    pub(super) ns: u64,
+}
+
 /// The samples of a process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OfProcess {
     pub(super) samples: u64,
     stacks: BTreeMap<Stack, u64>,
+    sleeps: BTreeMap<SleepKind, SleepSum>,
+}
+
+impl OfProcess {
+    /// How often it was found, running or asleep.
+    pub(super) fn seen(&self) -> u64 {
+        self.sleeps.values().fold(self.samples, |sum, it| sum.saturating_add(it.samples))
+    }
+
+    /// Addresses of its own functions.
+    fn addresses(&self) -> impl Iterator<Item = u64> {
+        let running = self.stacks.keys().flat_map(|stack| &stack.user);
+        running.chain(self.sleeps.keys().flat_map(|kind| &kind.user)).copied()
+    }
 }
 
 /// The samples of all processes.
@@ -65,6 +100,27 @@ impl Stacks {
         }
     }
 
+    /// Counts a sleep, by the stack of a process with which it began, or ended.
+    pub(super) fn add_sleep(
+        &mut self,
+        of: Owner,
+        (sleeper, call, address): (Option<Owner>, Call, Option<u64>),
+        stack: &[u64],
+        ns: u64,
+    ) {
+        let process = self.processes.entry(of).or_default();
+        let mut kind = SleepKind { sleeper, call, address, user: within_calls(stack, false) };
+        if !process.sleeps.contains_key(&kind) {
+            match self.kept < MAX_STACKS {
+                true => self.kept += 1,
+                false => kind.user.clear(),
+            }
+        }
+        let sum = process.sleeps.entry(kind).or_default();
+        sum.samples += 1;
+        sum.ns = sum.ns.saturating_add(ns);
+    }
+
     /// The processes that were found, and how often.
     pub(super) fn processes(&self) -> impl Iterator<Item = (Owner, &OfProcess)> {
         self.processes.iter().map(|(owner, process)| (*owner, process))
@@ -72,8 +128,8 @@ impl Stacks {
 
     /// Addresses of a process's own functions that have no name yet.
     pub(super) fn without_name(&self, owner: Owner) -> Vec<u64> {
-        let stacks = self.processes.get(&owner).into_iter().flat_map(|it| it.stacks.keys());
-        self.unnamed(Program::Of(owner), stacks.flat_map(|stack| stack.user.iter().copied()))
+        let process = self.processes.get(&owner).into_iter();
+        self.unnamed(Program::Of(owner), process.flat_map(OfProcess::addresses))
     }
 
     /// Addresses of functions of the kernel that have no name yet.
@@ -102,22 +158,34 @@ impl Stacks {
         let Some(process) = self.processes.get(&owner) else { return named };
         let mut left = process.samples;
         for (stack, count) in &process.stacks {
-            let user = stack.user.iter().rev().map(|at| self.name(Program::Of(owner), *at, ""));
-            let kernel =
-                stack.kernel.iter().rev().map(|at| self.name(Program::Kernel, *at, KERNEL_MARK));
-            let frames = user.chain(kernel).filter(|name| name != NOT_CODE);
-            let frames: Vec<String> = frames.collect();
-            let folded = match frames.is_empty() {
-                true => "[not seen]".to_owned(),
-                false => frames.join(&FRAME_END.to_string()),
-            };
-            *named.entry(folded).or_insert(0) += count;
+            *named.entry(self.folded(owner, &stack.user, &stack.kernel)).or_insert(0) += count;
             left -= count;
         }
         if left > 0 {
             named.insert(String::new(), left);
         }
         named
+    }
+
+    /// The sleeps that threads of a process began or ended, and the names of the functions.
+    pub(super) fn sleeps(
+        &self,
+        owner: Owner,
+    ) -> impl Iterator<Item = (&SleepKind, String, SleepSum)> {
+        let process = self.processes.get(&owner).into_iter();
+        let sleeps = process.flat_map(|process| &process.sleeps);
+        sleeps.map(move |(kind, sum)| (kind, self.folded(owner, &kind.user, &[]), *sum))
+    }
+
+    /// The names of these functions, from the outermost on.
+    fn folded(&self, owner: Owner, user: &[u64], kernel: &[u64]) -> String {
+        let user = user.iter().rev().map(|at| self.name(Program::Of(owner), *at, ""));
+        let kernel = kernel.iter().rev().map(|at| self.name(Program::Kernel, *at, KERNEL_MARK));
+        let frames: Vec<String> = user.chain(kernel).filter(|name| name != NOT_CODE).collect();
+        match frames.is_empty() {
+            true => "[not seen]".to_owned(),
+            false => frames.join(&FRAME_END.to_string()),
+        }
     }
 
     fn name(&self, program: Program, address: u64, mark: &str) -> String {

@@ -26,7 +26,7 @@ use deburr_bpf::sched::plan::{
 };
 use deburr_bpf::sched::{
     Blame, Clock, HostTotals, SchedProbe, State as Ledger, ThreadDelta, ThreadMaps, ThreadScan,
-    Timeline, UnseenProcess, Waiting,
+    Timeline, UnseenProcess, Waiting, Watched,
 };
 use deburr_core::recording::{CgroupVersion, Coverage, LoadBin, Record, Source, State, TargetSpec};
 use deburr_core::text::name::decode;
@@ -217,6 +217,11 @@ impl SchedCollector {
     /// The tables of the probe's threads, for the reclaim probe.
     pub(crate) fn thread_maps(&self) -> Option<ThreadMaps> {
         self.probe.thread_maps()
+    }
+
+    /// The probe's table of the target's threads, for other probes.
+    pub(crate) fn watched(&self) -> Option<Watched> {
+        self.probe.watched()
     }
 
     fn start(&mut self, cx: &mut Context, emit: Emit<'_>) -> Result<(), String> {

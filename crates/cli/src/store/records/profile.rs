@@ -2,7 +2,7 @@
 //! Records of a profile.
 
 use crate::store::table::{OnDemand, Presence, tables};
-use deburr_core::recording::{ProfileRecord, ProfileSpan, ProfileStack, Record};
+use deburr_core::recording::{ProfileRecord, ProfileSpan, ProfileStack, Record, SleepStack};
 
 fn whole(record: ProfileRecord) -> Record {
     Record::Profile(Box::new(record))
@@ -11,7 +11,7 @@ fn whole(record: ProfileRecord) -> Record {
 tables! {
     ProfileRecord in whole, since 2, Presence::OnDemand(OnDemand::Profile);
 
-    /// How CPUs were sampled. This table and the next exist only in recordings that were made with `--profile`.
+    /// How CPUs were sampled. This table and the next two exist only in recordings that were made with `--profile`.
     "profile_span" => Span(ProfileSpan) {
         /// start
         t0_ns,
@@ -38,5 +38,25 @@ tables! {
         stack,
         /// how often
         samples,
+    }    /// In what functions threads of the target go to sleep, or in what functions those are that wake them.
+    "sleep_stack" => Sleep(SleepStack) {
+        /// start
+        t0_ns,
+        /// end
+        t1_ns,
+        /// the process that sleeps
+        process = "proc",
+        /// in which call, as in `sleep`
+        call,
+        /// the word that it sleeps for, if the call is `futex`
+        address,
+        /// process whose thread ends the sleep, if the stack is that thread's
+        waker,
+        /// as in `profile_stack`, without functions of the kernel
+        stack,
+        /// sleeps that were looked at
+        samples,
+        /// sleep that they stand for, an estimate
+        ns,
     }
 }

@@ -23,6 +23,7 @@ impl Profiles {
                 let Self { taken, in_stacks } = *self;
                 faults.unless(in_stacks <= taken, SAMPLES, || format!("{in_stacks} of {taken}"));
             }
+            ProfileRecord::Sleep(_) => {}
         }
     }
 }

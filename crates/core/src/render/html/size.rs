@@ -163,8 +163,9 @@ fn tables(shown: &mut Shown) -> bool {
 }
 
 fn stacks(shown: &mut Shown) -> bool {
-    let processes = shown.report.profile.iter_mut().flat_map(|profile| &mut profile.processes);
-    processes.fold(false, |any, it| any | cut(&mut it.stacks, 0))
+    let Some(profile) = &mut shown.report.profile else { return false };
+    let any = cut(&mut profile.sleeps, 0);
+    profile.processes.iter_mut().fold(any, |any, it| any | cut(&mut it.stacks, 0))
 }
 
 fn ledgers(shown: &mut Shown) -> bool {

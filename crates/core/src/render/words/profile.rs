@@ -2,7 +2,9 @@
 //! Words of a profile, for text and page.
 
 use super::super::names;
-use crate::finding::{FunctionShare, ProcessProfile, Profile, StackShare};
+use crate::finding::{
+    FunctionShare, ProcessProfile, Profile, SleepProfile, SleepStackShare, StackShare,
+};
 use crate::text::escape::identifier;
 use crate::text::units::{count, counted, duration, share};
 
@@ -15,6 +17,11 @@ const MANY: f64 = 0.1;
 
 /// The title of the section.
 pub(in super::super) const TITLE: &str = "in what functions CPU time is spent";
+
+/// The titles of the parts about sleep.
+pub(in super::super) const SLEEPS: &str = "in what functions threads go to sleep";
+pub(in super::super) const BEGINS: &str = "begins";
+pub(in super::super) const ENDS: &str = "ends";
 
 /// How it was sampled.
 pub(in super::super) fn sampled(profile: &Profile) -> String {
@@ -52,8 +59,25 @@ pub(in super::super) fn function(function: &FunctionShare) -> String {
 
 /// The innermost functions of a stack, from the outermost on.
 pub(in super::super) fn stack(stack: &StackShare) -> String {
-    let left_out = stack.frames.len().saturating_sub(FRAMES);
+    innermost(&stack.frames)
+}
+
+fn innermost(frames: &[String]) -> String {
+    let left_out = frames.len().saturating_sub(FRAMES);
     let before = if left_out > 0 { "… > " } else { "" };
-    let frames = stack.frames[left_out..].iter().map(|frame| identifier(frame, NAME_COLUMNS));
+    let frames = frames[left_out..].iter().map(|frame| identifier(frame, NAME_COLUMNS));
     format!("{before}{}", frames.collect::<Vec<_>>().join(" > "))
+}
+
+/// Whose sleep.
+pub(in super::super) fn whose_sleep(sleep: &SleepProfile) -> String {
+    let samples = counted(sleep.samples, "sleep was", "sleeps were");
+    format!("{}: {samples} looked at", names::entity(&sleep.entity))
+}
+
+/// Where a sleep begins or ends.
+pub(in super::super) fn sleep_stack(stack: &SleepStackShare) -> String {
+    let call = identifier(&stack.call, NAME_COLUMNS);
+    let by = stack.waker.as_ref().map(|waker| format!(", by {},", names::entity(waker)));
+    format!("{call}{} in {}", by.unwrap_or_default(), innermost(&stack.frames))
 }

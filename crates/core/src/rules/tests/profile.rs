@@ -1,14 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A profile names functions in findings, and decides nothing.
 
-use super::{judged, scenes};
+use super::{judged, scenes, waiting};
 use crate::finding::{Evidence, Finding, Report};
-use crate::recording::{ProcId, ProfileRecord, ProfileSpan, ProfileStack, Record};
+use crate::recording::{ProcId, ProfileRecord, ProfileSpan, ProfileStack, Record, SleepStack};
 use crate::testkit::Scene;
 
 /// The service of [`scenes::neighbour`], and one of the processes beside it.
 const VICTIM: ProcId = ProcId(1);
 const CULPRIT: ProcId = ProcId(2);
+
+/// Evidence that exists only with a profile.
+const NAMES: [&str; 3] = ["functions", "stack", "stack of the waker"];
+
+/// Sleep of the service of [`waiting::convoy`], by the call, the word, who ended it, and the stack.
+type Asleep<'a> = (&'a str, Option<u64>, Option<ProcId>, &'a str, u64);
+
+fn slept(scene: &mut Scene, sleeps: &[Asleep<'_>], samples: u64) {
+    for &(call, address, waker, stack, ns) in sleeps {
+        let (call, stack) = (call.to_owned(), stack.to_owned());
+        let sleep = SleepStack {
+            t0_ns: 0,
+            t1_ns: 1,
+            process: VICTIM,
+            call,
+            address,
+            waker,
+            stack,
+            samples,
+            ns,
+        };
+        scene.push(Record::Profile(Box::new(ProfileRecord::Sleep(sleep))));
+    }
+}
+
+/// Stacks with which sleeps for a lock begin and end, and those of an event loop.
+const CONVOY: [Asleep<'_>; 5] = [
+    ("futex", Some(waiting::LOCK), None, "main;serve;enter", 20_000),
+    ("futex", Some(waiting::LOCK), None, "main;check;enter", 10_000),
+    ("futex", Some(waiting::LOCK), Some(VICTIM), "writer;flush;leave", 25_000),
+    ("futex", Some(waiting::LOCK + 4), None, "main;rest", 90_000),
+    ("epoll_wait", None, None, "main;loop", 80_000),
+];
 
 fn sampled(scene: &mut Scene, stacks: &[(ProcId, &str, u64)]) {
     let samples = stacks.iter().map(|(.., samples)| samples).sum();
@@ -27,7 +60,7 @@ fn functions(finding: &Finding) -> Vec<&Evidence> {
 fn without_names(mut report: Report) -> Report {
     report.profile = None;
     for finding in &mut report.findings {
-        finding.evidence.retain(|line| line.name != "functions");
+        finding.evidence.retain(|line| !NAMES.contains(&line.name.as_str()));
     }
     report
 }
@@ -77,4 +110,53 @@ fn without_samples_there_is_no_section() {
     let mut scene = scenes::neighbour();
     sampled(&mut scene, &[]);
     assert_eq!(judged(&scene).profile, None);
+}
+
+fn stacks(report: &Report) -> Vec<(String, f64, String)> {
+    let found = report.findings.iter().find(|finding| finding.code == "OFF001").unwrap();
+    let lines = found.evidence.iter().filter(|line| NAMES.contains(&line.name.as_str()));
+    lines.map(|it| (it.name.clone(), it.value, it.note.clone().unwrap_or_default())).collect()
+}
+
+#[test]
+fn a_finding_about_waiting_names_the_stacks_of_its_own_sleep() {
+    let mut scene = waiting::convoy();
+    let plain = judged(&scene);
+    slept(&mut scene, &CONVOY, 40);
+    let report = judged(&scene);
+    let told = stacks(&report);
+    let [begins, ends] = told.as_slice() else { panic!("{told:?}") };
+    assert_eq!((begins.0.as_str(), ends.0.as_str()), ("stack", "stack of the waker"));
+    assert!((begins.1 - 2.0 / 3.0).abs() < 1e-9 && (ends.1 - 5.0 / 6.0).abs() < 1e-9, "{told:?}");
+    let expected = "begins in `main > serve > enter`; 80 sleeps were looked at";
+    assert!(begins.2.ends_with(expected), "{told:?}");
+    assert!(ends.2.contains("ends in `writer > flush > leave` of `api`"), "{told:?}");
+    let profile = report.profile.as_ref().unwrap();
+    let [sleep] = profile.sleeps.as_slice() else { panic!("{profile:?}") };
+    let first: Vec<_> = sleep.begins.iter().map(|it| it.frames.join(";")).take(2).collect();
+    assert_eq!((first, sleep.samples), (vec!["main;rest".into(), "main;loop".into()], 160));
+    assert_eq!(without_names(report), plain, "it decides nothing");
+}
+
+/// The decoy: sleep in the same call, most of which the finding is not about.
+#[test]
+fn stacks_of_other_sleep_in_the_same_call_are_not_the_findings() {
+    let mut scene = waiting::convoy();
+    // The same word: a lock, and a condition of which nobody knows what it is for.
+    let on = crate::recording::SleptOn::Futex { address: waiting::LOCK, value: 0, op: 9 };
+    let (state, woken) =
+        (crate::recording::SleepState::Asleep, crate::recording::WokenBy::NotKnown);
+    let rest = crate::recording::Slept { state, call: "futex".into(), on, woken };
+    scene.slept(VICTIM, "worker", (rest, vec![]), 15 * crate::testkit::S);
+    slept(&mut scene, &CONVOY, 40);
+    assert_eq!(stacks(&judged(&scene)), []);
+}
+
+#[test]
+fn of_a_handful_of_sleeps_no_stack_is_told() {
+    let mut scene = waiting::convoy();
+    slept(&mut scene, &CONVOY, 2);
+    assert_eq!(stacks(&judged(&scene)), []);
+    let profile = judged(&scene).profile.unwrap();
+    assert_eq!(profile.sleeps.len(), 1, "of all of its sleep there are enough");
 }

@@ -8,7 +8,7 @@ use crate::recording::{
 };
 use crate::testkit::{MS, ProcessActivity, S, Scene};
 
-const LOCK: u64 = 0x7f00_0000_00a8;
+pub(super) const LOCK: u64 = 0x7f00_0000_00a8;
 
 fn slept(call: &str, on: SleptOn) -> Slept {
     let (state, woken) = (SleepState::Asleep, WokenBy::SoftInterrupt);
@@ -91,7 +91,7 @@ fn service(parts: impl Fn(ProcId, ProcId) -> Vec<(Slept, Vec<Awaited>, u64)>) ->
 }
 
 /// Eight workers wait for a lock whose holder syncs a file, waits for a CPU, and computes.
-fn convoy() -> Scene {
+pub(super) fn convoy() -> Scene {
     service(|api, _| {
         let by = |did| behind(api, "db-writer", did);
         vec![

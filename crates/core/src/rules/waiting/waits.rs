@@ -7,7 +7,7 @@ use crate::rules::asleep::words as sleep_words;
 use crate::rules::candidates::{may_suffer, target_is_host};
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name, ticked};
-use crate::rules::{Rule, Verdict, severity};
+use crate::rules::{Rule, Verdict, severity, sleep_stacks};
 use crate::text::{Share, shell_quote, units};
 use crate::view::{Group, Groups, Role, SleepKey, View};
 use std::cmp::Reverse;
@@ -257,6 +257,7 @@ impl Waits<'_> {
         let confidence = self.confidence(view, behind);
         let mut lines = self.lines(view, name);
         lines.extend(behind.lines.iter().cloned());
+        lines.extend(sleep_stacks::evidence(view, &self.sleeps));
         lines.push(confidence.evidence(view));
         Finding {
             victim: words::group_entity(view, self.group),

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * In what functions watched threads go to sleep, and in what functions those are that wake them.
+ *
+ * A stack can only be read while its thread runs, so it is decided at the beginning of a sleep
+ * whether it is looked at, before its length is known. The decision is made by chance, with a
+ * probability that depends on what was before: the sleep that is looked at stands for `weight`
+ * sleeps, whatever their lengths are.
+ */
+#include "kern_sys.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include "sched.h"
+#include "stacks.h"
+#include "read.bpf.h"
+#include "current.bpf.h"
+
+/* Set by the loader: size of the scheduler probe's table of watched threads, a power of two, - 1.
+ */
+const volatile __u32 thread_mask = 16384 - 1;
+
+#include "task.bpf.h"
+#include "watch.bpf.h"
+#include "call.bpf.h"
+#include "context.bpf.h"
+
+/* include/uapi/linux/bpf.h */
+#define BPF_F_USER_STACK (1ULL << 8)
+
+/*
+ * So many sleeps of a thread at one place are all looked at in a second, of as many further ones
+ * every second one, and so on: a rare long sleep beside many short ones is looked at, if it is
+ * another call or another depth of the stack. In the same way all sleeps on a CPU share a number of
+ * stacks for each 134 ms.
+ */
+#define OF_PLACE   128
+#define OF_CPU     96
+#define SECOND(ns) ((ns) >> 30)
+#define SLOT(ns)   ((ns) >> 27)
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct stacks_sleeper);
+} sleepers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, STACK_ENTRIES);
+	__type(key, __u32);
+	__type(value, struct stacks_entry);
+} entries SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct stacks_cpu);
+} cpus SEC(".maps");
+
+/* What is known of a watched thread's sleep; 0 = it is not watched. */
+static __always_inline struct stacks_sleeper *sleeper_of(__u32 tid)
+{
+	struct sched_watch *w = watch_of(tid);
+	__u32 place = tid & thread_mask;
+
+	if (likely(!w))
+		return 0;
+	if (w != bpf_map_lookup_elem(&watches, &place))
+		place = second_place(tid);
+	return bpf_map_lookup_elem(&sleepers, &place);
+}
+
+static __always_inline struct stacks_entry *next_entry(struct stacks_cpu *cpu, __u32 number)
+{
+	__u32 place = number * STACK_ENTRIES + cpu->written % STACK_ENTRIES;
+
+	return bpf_map_lookup_elem(&entries, &place);
+}
+
+/* Notes the stack of the thread that this CPU runs. Returns the flags of that thread. */
+static __always_inline __u32 note_stack(void *ctx, struct stacks_cpu *cpu,
+					struct stacks_entry *entry)
+{
+	__u64 current = bpf_get_current_task(), regs = 0;
+	__u32 flags = NOTE_CURRENT(&cpu->cell, entry);
+	long bytes = bpf_get_stack(ctx, entry->user, sizeof(entry->user), BPF_F_USER_STACK);
+
+	entry->frames = bytes > 0 ? bytes / sizeof(__u64) : 0;
+	entry->call = call_in(&cpu->cell, current, &regs);
+	entry->address = entry->call >= 0 ? first_argument(regs) : 0;
+	return flags;
+}
+
+/* Where the thread goes to sleep, by its call and the depth of its stack. */
+static __always_inline __u32 place_of(struct stacks_cpu *cpu, __u64 task)
+{
+	__u64 regs = 0;
+	__s64 call = call_in(&cpu->cell, task, &regs);
+	__u64 mixed = (__u32)call + (regs ? stack_pointer(regs) >> 4 : 0);
+
+	return ((__u32)mixed * 0x9e3779b1U) >> 16 & (STACK_PLACES - 1);
+}
+
+/* How many sleeps the one that begins stands for; 0 = it is not looked at. */
+static __always_inline __u32 weight_of(struct stacks_sleeper *s, struct stacks_cpu *cpu,
+				       __u32 place, __u64 now)
+{
+	__u32 one_in;
+
+	if (s->second != SECOND(now)) {
+		s->second = SECOND(now);
+		__builtin_memset(s->sleeps, 0, sizeof(s->sleeps));
+	}
+	if (cpu->slot != SLOT(now)) {
+		cpu->slot = SLOT(now);
+		cpu->taken = 0;
+	}
+	place &= STACK_PLACES - 1;
+	one_in = (1 + s->sleeps[place] / OF_PLACE) * (1 + (__u32)cpu->taken / OF_CPU);
+	if (s->sleeps[place] < 0xffff)
+		s->sleeps[place]++;
+	return bpf_get_prandom_u32() % one_in ? 0 : one_in;
+}
+
+SEC("tp_btf/sched_switch")
+int on_sleep(unsigned long long *ctx)
+{
+	struct task_struct *prev = task_arg(ctx, PREV);
+	__u32 number = bpf_get_smp_processor_id(), tid = prev->pid, state;
+	struct stacks_sleeper *s;
+	struct stacks_entry *entry;
+	struct stacks_cpu *cpu;
+	__u64 now;
+
+	cpu = bpf_map_lookup_elem(&cpus, &number);
+	if (!cpu)
+		return 0;
+	cpu->runs++;
+	if (arg(ctx, PREEMPT))
+		return 0;
+	s = sleeper_of(tid);
+	if (likely(!s))
+		return 0;
+	state = state_of(prev);
+	if (!state)
+		return 0;
+	if (s->tid != tid) {
+		s->tid = tid;
+		s->second = 0;
+	}
+	s->since_ns = 0;
+	if (state & (TASK_DEAD | TASK_STOPPED_OR_TRACED | TASK_FROZEN))
+		return 0;
+	now = bpf_ktime_get_ns();
+	s->weight = weight_of(s, cpu, place_of(cpu, bpf_get_current_task()), now);
+	entry = next_entry(cpu, number);
+	if (!s->weight || !entry)
+		return 0;
+	note_stack(ctx, cpu, entry);
+	entry->since_ns = now;
+	entry->slept_ns = 0;
+	entry->sleeper = tid;
+	entry->weight = s->weight;
+	cpu->taken++;
+	s->since_ns = now;
+	barrier();
+	cpu->written++;
+	return 0;
+}
+
+/* In an interrupt the thread that this CPU runs is not the one that ends the sleep. */
+static __always_inline bool is_by_thread(struct stacks_cpu *cpu)
+{
+	return bpf_get_current_pid_tgid() &&
+	       context_at(queue_of_this_cpu(&cpu->cell), &cpu->cell) == CTX_TASK;
+}
+
+SEC("tp_btf/sched_waking")
+int on_end(unsigned long long *ctx)
+{
+	struct task_struct *task = task_arg(ctx, 0);
+	__u32 number = bpf_get_smp_processor_id(), tid = task->pid;
+	struct stacks_sleeper *s;
+	struct stacks_entry *entry;
+	struct stacks_cpu *cpu;
+	__u64 since, now;
+
+	cpu = bpf_map_lookup_elem(&cpus, &number);
+	if (!cpu)
+		return 0;
+	cpu->runs++;
+	s = sleeper_of(tid);
+	if (likely(!s) || s->tid != tid || !s->since_ns)
+		return 0;
+	since = s->since_ns;
+	s->since_ns = 0;
+	entry = next_entry(cpu, number);
+	if (!entry)
+		return 0;
+	now = bpf_ktime_get_ns();
+	entry->tgid = 0;
+	entry->frames = 0;
+	if (is_by_thread(cpu) && (note_stack(ctx, cpu, entry) & PF_KTHREAD))
+		entry->tgid = 0;
+	entry->since_ns = since;
+	entry->slept_ns = now > since ? now - since : 1;
+	entry->sleeper = tid;
+	entry->weight = s->weight;
+	barrier();
+	cpu->written++;
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
