@@ -35,7 +35,7 @@ const volatile __u32 thread_mask = 16384 - 1;
  * stacks for each 134 ms.
  */
 #define OF_PLACE   128
-#define OF_CPU     96
+#define OF_CPU     192
 #define SECOND(ns) ((ns) >> 30)
 #define SLOT(ns)   ((ns) >> 27)
 

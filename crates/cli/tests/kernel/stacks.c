@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Threads that go to sleep in a few functions, in shares that follow from a seed, and write how long each took by their own
-// clock: `stacks SEED MILLISECONDS TOLD`. One thread takes turns with a lock that another one holds in `holds`.
+// Threads that go to sleep in a few functions, in shares that follow from a seed, and write how long they slept in each by
+// their own clocks: `stacks SEED MILLISECONDS TOLD`. One thread takes turns with a lock that another one holds in `holds`.
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -17,11 +18,23 @@ static uint32_t held;
 static volatile int over;
 static volatile uint64_t kept;
 
-static uint64_t now_ns(void)
+static uint64_t clock_ns(clockid_t clock)
 {
 	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(clock, &t);
 	return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
+
+static uint64_t now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
+
+// Time that this thread has not slept: on a CPU, and in run queues by the kernel's account.
+static uint64_t awake_ns(int account)
+{
+	char text[64] = "";
+	unsigned long long ran = 0, waited = 0;
+	if (pread(account, text, sizeof(text) - 1, 0) > 0)
+		sscanf(text, "%llu %llu", &ran, &waited);
+	return clock_ns(CLOCK_THREAD_CPUTIME_ID) + waited;
 }
 
 static void pauses(long us)
@@ -75,7 +88,8 @@ int main(int count, char **arguments)
 	void (*all[FUNCTIONS])(void) = { sleeps_little, sleeps_long, awaits, takes };
 	uint64_t ns[FUNCTIONS] = { 0 }, weights[FUNCTIONS], begun = now_ns();
 	pthread_t threads[2];
-	if (count != 4 || pipe(pipes))
+	int account = open("/proc/thread-self/schedstat", O_RDONLY);
+	if (count != 4 || account < 0 || pipe(pipes))
 		return 1;
 	srandom(atol(arguments[1]));
 	for (int i = 0; i < FUNCTIONS; i++)
@@ -88,9 +102,10 @@ int main(int count, char **arguments)
 		for (int i = 1; i < FUNCTIONS; i++)
 			if (ns[i] * weights[next] < ns[next] * weights[i])
 				next = i;
-		uint64_t before = now_ns();
+		uint64_t before = now_ns() - awake_ns(account);
 		all[next]();
-		ns[next] += now_ns() - before;
+		int64_t slept = now_ns() - awake_ns(account) - before;
+		ns[next] += slept > 0 ? slept : 0;
 	}
 	over = 1;
 	FILE *to = fopen(arguments[3], "w");

@@ -24,8 +24,7 @@ fn seed() -> u64 {
     SystemTime::UNIX_EPOCH.elapsed().unwrap().subsec_nanos().into()
 }
 
-/// What the threads measure contains their waits for a CPU, and what is looked at is chosen by chance where there are many
-/// sleeps: five points.
+/// What is looked at is chosen by chance where there are many sleeps: five points. At rest it is less than one.
 #[test]
 fn sleep_by_function_is_that_of_the_threads_own_clock() {
     in_scratch("sleep_by_function_is_that_of_the_threads_own_clock", |scratch| {
