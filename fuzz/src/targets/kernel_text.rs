@@ -4,7 +4,7 @@
 use crate::judged::visible;
 use deburr_core::procfs::{
     cgroup_cpu, container, cpu_list, diskstats, fdinfo, maps, memory, modules, mountinfo,
-    net_counters, net_sockets, net_tcp, pid, pid_cgroup, pressure, schedstat, stat,
+    net_counters, net_sockets, net_tcp, perf_map, pid, pid_cgroup, pressure, schedstat, stat,
 };
 use deburr_core::render;
 use deburr_core::text::name;
@@ -65,6 +65,9 @@ pub(crate) fn process(data: &[u8]) -> bool {
     for line in data.split(|&byte| byte == b'\n') {
         if let Some(mapping) = maps::parse(line) {
             assert!(mapping.path.starts_with(b"/"), "{mapping:?}");
+        }
+        if let Some(function) = perf_map::parse(line) {
+            assert!(function.start < function.end && !function.name.is_empty(), "{function:?}");
         }
     }
     stat.is_ok()

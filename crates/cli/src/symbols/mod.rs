@@ -5,6 +5,7 @@
 //! Without debug information: tables of symbols are enough for names, and take a tenth of the time.
 
 mod go;
+mod perf_map;
 
 use crate::collect::Roots;
 use crate::limits::{code_mappings, places};
@@ -55,6 +56,7 @@ impl Names {
                 within.entry(after).or_default().push(i);
             }
         }
+        let mut nameless = Vec::new();
         for (at, wanted) in within {
             let mapping = &mappings[at];
             let offsets: Vec<u64> = wanted
@@ -68,7 +70,21 @@ impl Names {
                 found = found.into_iter().zip(of_go).map(|(it, of_go)| it.or(of_go)).collect();
             }
             for (&i, found) in wanted.iter().zip(found) {
-                names[i] = found.unwrap_or_else(|| of_file(&mapping.path));
+                match found {
+                    Some(found) => names[i] = found,
+                    None => {
+                        names[i] = of_file(&mapping.path);
+                        nameless.push(i);
+                    }
+                }
+            }
+        }
+        let unknown: Vec<u64> = nameless.iter().map(|&i| addresses[i]).collect();
+        if !unknown.is_empty()
+            && let Some(made) = perf_map::functions(roots, pid, &unknown)
+        {
+            for (i, made) in nameless.into_iter().zip(made) {
+                names[i] = made.unwrap_or_else(|| std::mem::take(&mut names[i]));
             }
         }
         Ok(names)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // Spends its CPU time in a few functions, in shares that follow from a seed, and writes how much each took by the clock of
 // its thread: `profile SEED MILLISECONDS TOLD`. With `profile in FILE MILLISECONDS TOLD` it jumps into that file, which
-// holds a loop without an end at its second page.
+// holds a loop without an end at its second page; with `profile made HOW MILLISECONDS TOLD` into code that it makes itself, and
+// lists for perf as `made_at_run_time`, in a list that is `good`, somebody else's, or older than the process.
 #include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
@@ -42,23 +43,57 @@ static void tell(const uint64_t *ns, int count)
 	fclose(to);
 }
 
+static char list[64];
+
 static void ends(int signal)
 {
 	uint64_t ns = cpu_ns();
+	if (*list)
+		unlink(list);
 	tell(&ns, 1);
 	_exit(0);
+}
+
+static void spins_in(char *code, long ms)
+{
+	struct itimerval after = { .it_value = { ms / 1000, ms % 1000 * 1000 } };
+	signal(SIGALRM, ends);
+	setitimer(ITIMER_REAL, &after, NULL);
+	((void (*)(void))code)();
 }
 
 static int inside(const char *file, long ms)
 {
 	int fd = open(file, O_RDONLY);
 	char *code = mmap(NULL, 8192, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
-	struct itimerval after = { .it_value = { ms / 1000, ms % 1000 * 1000 } };
 	if (code == MAP_FAILED)
 		return 1;
-	signal(SIGALRM, ends);
-	setitimer(ITIMER_REAL, &after, NULL);
-	((void (*)(void))(code + 4096))();
+	spins_in(code + 4096, ms);
+	return 1;
+}
+
+static int made(const char *how, long ms)
+{
+#ifdef __x86_64__
+	static const unsigned char loop[] = { 0xeb, 0xfe };
+#else
+	static const unsigned char loop[] = { 0x00, 0x00, 0x00, 0x14 };
+#endif
+	struct timespec old[2] = { { 1000000000, 0 }, { 1000000000, 0 } };
+	char *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	snprintf(list, sizeof(list), "/tmp/perf-%d.map", getpid());
+	FILE *to = fopen(list, "w");
+	if (code == MAP_FAILED || !to)
+		return 1;
+	memcpy(code, loop, sizeof(loop));
+	__builtin___clear_cache(code, code + sizeof(loop));
+	fprintf(to, "%lx 1000 freed_long_ago\nno line\n0x%lx 10 made_at_run_time\n", (long)code, (long)code);
+	fclose(to);
+	if (!strcmp(how, "foreign") && chown(list, 65534, 65534))
+		return 1;
+	if (!strcmp(how, "old") && utimensat(AT_FDCWD, list, old, 0))
+		return 1;
+	spins_in(code, ms);
 	return 1;
 }
 
@@ -69,6 +104,10 @@ int main(int count, char **arguments)
 	if (count == 5 && !strcmp(arguments[1], "in")) {
 		told = arguments[4];
 		return inside(arguments[2], atol(arguments[3]));
+	}
+	if (count == 5 && !strcmp(arguments[1], "made")) {
+		told = arguments[4];
+		return made(arguments[2], atol(arguments[3]));
 	}
 	srandom(atol(arguments[1]));
 	told = arguments[3];

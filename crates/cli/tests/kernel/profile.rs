@@ -129,6 +129,22 @@ fn a_program_with_damaged_tables_is_profiled_all_the_same() {
     });
 }
 
+/// The decoys: lists that somebody else may have put there, or that another process with that number left.
+#[test]
+fn code_that_is_made_at_run_time_has_the_names_that_its_process_lists() {
+    in_scratch("code_that_is_made_at_run_time_has_the_names_that_its_process_lists", |scratch| {
+        for (how, is_believed) in [("good", true), ("foreign", false), ("old", false)] {
+            let run = Run::of(scratch, &[], &["made", how, "1500"]);
+            let all = run.samples("true");
+            let named = run.samples("stack LIKE '%made_at_run_time'") / all;
+            let nameless = run.samples("stack LIKE '%[anonymous]'") / all;
+            let expected = if is_believed { named } else { nameless };
+            assert!(all > 50.0 && expected > 0.9, "{how}: {all} samples, {named}, {nameless}");
+        }
+        None
+    });
+}
+
 /// Go's linker keeps the runtime's own table of functions.
 #[test]
 fn functions_of_stripped_programs_in_go_have_their_names() {

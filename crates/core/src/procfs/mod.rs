@@ -18,6 +18,7 @@ pub mod mountinfo;
 pub mod net_counters;
 pub mod net_sockets;
 pub mod net_tcp;
+pub mod perf_map;
 pub mod pid;
 pub mod pid_cgroup;
 pub mod pressure;

@@ -91,6 +91,8 @@ pub struct PidStatus {
     pub tgid: Option<u32>,
     /// Effective user id.
     pub euid: Option<u32>,
+    /// Its pid in the innermost pid namespace that it is in.
+    pub own_pid: Option<u32>,
     /// CPUs that the affinity mask allows, ascending.
     pub cpus_allowed: Option<Vec<u32>>,
     /// Resident set size.
@@ -112,6 +114,7 @@ pub fn status(text: &[u8]) -> PidStatus {
         let value = line[colon + 1..].trim_ascii();
         match &line[..colon] {
             b"Tgid" => status.tgid = number(value),
+            b"NSpid" => status.own_pid = fields(value).last().and_then(number),
             b"Uid" => status.euid = fields(value).nth(1).and_then(number),
             b"Cpus_allowed_list" => status.cpus_allowed = cpu_list::parse(value).ok(),
             b"Threads" => status.threads = number(value),
