@@ -46,6 +46,8 @@ struct Probes {
 
 pub(crate) struct ProfileCollector {
     probes: Probes,
+    /// Why the stacks of sleep are not looked at, though they could be.
+    no_stacks: Option<String>,
     stacks: Stacks,
     sleeps: Sleeps,
     cost: Cost,
@@ -69,7 +71,7 @@ impl CostCounters for Probes {
 
     fn lost(&self) -> BTreeMap<String, u64> {
         let of_profile = self.profile.lost().into_iter().map(|it| ("profile", it));
-        let of_stacks = self.stacks.iter().flat_map(|it| it.lost()).map(|it| ("stacks", it));
+        let of_stacks = self.stacks.iter().flat_map(StacksProbe::lost).map(|it| ("stacks", it));
         let all = of_profile.chain(of_stacks);
         all.map(|(of, (name, amount))| (format!("{of}_{name}"), amount)).collect()
     }
@@ -85,12 +87,13 @@ impl ProfileCollector {
         let online = cpus_online(&cx.roots);
         let profile = ProfileProbe::open(&plan, cpus, &online, clock::monotonic_ns());
         let stacks = watched.filter(|_| cx.has_target).map(|it| StacksProbe::open(it, cpus));
-        let probes = Probes {
-            profile: profile.map_err(missing)?,
-            stacks: stacks.transpose().map_err(missing)?,
+        let (stacks, no_stacks) = match stacks.transpose() {
+            Ok(stacks) => (stacks, None),
+            Err(reason) => (None, Some(reason)),
         };
         Ok(Self {
-            probes,
+            probes: Probes { profile: profile.map_err(missing)?, stacks },
+            no_stacks,
             stacks: Stacks::default(),
             sleeps: Sleeps::default(),
             cost: Cost::default(),
@@ -212,7 +215,15 @@ impl ProfileCollector {
 impl Collector for ProfileCollector {
     fn beat(&mut self, cx: &mut Context, now: BeatTime, emit: Emit<'_>) -> anyhow::Result<()> {
         if now.beat == Beat::Start {
-            let (source, state) = (Source::Profile, State::Active);
+            let source = Source::Profile;
+            let state = match &self.no_stacks {
+                Some(reason) => State::Partial {
+                    reason: format!(
+                        "it is not known in what functions threads go to sleep: {reason}"
+                    ),
+                },
+                None => State::Active,
+            };
             emit(Record::Coverage(Coverage { t_ns: 0, source, state }));
             self.probes.profile.read(|_| {});
             self.sleeps = Sleeps::begin(clock::monotonic_ns());

@@ -49,11 +49,11 @@ impl Sleeps {
                     let begun = stack.map(|stack| Begun { since_ns, weight: weight.into(), stack });
                     self.begun.extend(begun.map(|begun| (sleeper, begun)));
                 }
-                Some(slept_ns) => match self.begun.get(&event.sleeper) {
+                Some(slept_ns) => match self.begun.get(&event.sleeper).cloned() {
                     Some(begun) if begun.since_ns == event.since_ns => {
-                        let begun = self.begun.remove(&event.sleeper);
+                        self.begun.remove(&event.sleeper);
                         let end_ns = event.since_ns.saturating_add(slept_ns);
-                        begun.map(|it| self.count(&it, event.stack.as_ref(), end_ns, stacks));
+                        self.count(&begun, event.stack.as_ref(), end_ns, stacks);
                     }
                     // It began before the window.
                     _ if event.since_ns < self.start_ns => {}

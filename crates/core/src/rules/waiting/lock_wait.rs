@@ -109,8 +109,8 @@ fn remedy(behind: &Behind) -> Fix {
             "finer locks are harder to get right: look for an order of locking",
         ),
         Reason::NotSeen => (
-            "find the function that holds the lock (`perf lock contention`, or stacks of the threads named here)",
-            "`perf lock` traces every contended lock of the host while it runs",
+            "find the function that holds the lock: `--profile` names those in which it is waited for and released",
+            "a profile makes each sleep of the target some microseconds longer while it is made",
         ),
     };
     Fix { action: action.into(), command: None, risk: Some(risk.into()), expect: None }
