@@ -426,6 +426,24 @@ fn who_takes_turns_waits_for_a_connection() {
     assert!(command.starts_with("sudo deburr -p "), "{command}");
 }
 
+/// The threads of Go's runtime wait for whatever comes next one after the other, while the others have nothing to run.
+#[test]
+fn threads_that_take_turns_in_an_event_loop_have_no_turns_at_a_connection() {
+    let polls = Slept { call: "epoll_pwait".into(), ..connection(Some(true)) };
+    let scene = service(|api, other| {
+        let too = |slept: &Slept| Awaited {
+            proc: api,
+            thread: "api".into(),
+            too: true,
+            did: Did::Slept(slept.clone()),
+        };
+        let database = behind(other, "postgres", Did::OnCpu);
+        let chain = [vec![too(&polls)], database.clone()].concat();
+        vec![(condition(), chain, 14 * S), (polls.clone(), database, 5 * S)]
+    });
+    assert_eq!(found(&judged(&scene)), ["OFF002"]);
+}
+
 #[test]
 fn an_address_space_is_blamed_only_on_who_changed_it() {
     let report = judged(&maps());
