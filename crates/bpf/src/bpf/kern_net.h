@@ -68,6 +68,10 @@ struct tcp_sock {
 	__u32 srtt_us;
 	__u32 total_retrans;
 	__u32 write_seq; /* number of the next byte that its process sends */
+	/* What arrived, up to which number without a gap, and up to which its process has read. */
+	__u64 bytes_received;
+	__u32 rcv_nxt;
+	__u32 copied_seq;
 	__u32 snd_wnd;   /* bytes that the other end has room for, as it last said */
 	/* What it does since chrono_start, in jiffies, and the sums of what it did before. */
 	__u32 chrono_start;

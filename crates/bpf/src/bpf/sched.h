@@ -314,7 +314,8 @@ struct sched_sleep {
 	__u8 socket_state;
 	__u8 state;       /* of the ledger */
 	__u8 context;     /* enum sleep_context */
-	__u8 has_address; /* a unix socket that was bound, or whose listener was */
+	__u8 mark;        /* a unix socket that was bound, or whose listener was; one of TCP on
+			     which its process has sent, and has not read yet */
 	__u8 ready;       /* the socket is the first that an event poll found ready */
 	__u8 lock;        /* enum sleep_lock; not told of who sleeps in a call on a socket */
 	__u32 write_seq;  /* number of the next byte that is sent by a socket of TCP */

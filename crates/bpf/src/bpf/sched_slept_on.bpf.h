@@ -33,12 +33,25 @@ static __always_inline void note_arguments(struct sched_sleep *sleep, __u64 regs
 
 /* --- the file --- */
 
+/* Sent something, and read nothing of what has arrived. */
+static __always_inline bool asks_first(__u64 sock)
+{
+	__u32 unread = NUMBER_AT(struct tcp_sock, sock, rcv_nxt) -
+		       NUMBER_AT(struct tcp_sock, sock, copied_seq);
+
+	return NUMBER_AT(struct sock, sock, sk_protocol) == IPPROTO_TCP &&
+	       NUMBER_AT(struct tcp_sock, sock, data_segs_out) &&
+	       (__u32)NUMBER_AT(struct tcp_sock, sock, bytes_received) == unread;
+}
+
 static __always_inline void note_addresses(struct sched_sleep *sleep, __u64 sock)
 {
 	sleep->local_port = NUMBER_AT(struct sock, sock, __sk_common.skc_num);
 	sleep->remote_port = __builtin_bswap16(NUMBER_AT(struct sock, sock, __sk_common.skc_dport));
-	if (sleep->socket_type == SOCK_STREAM)
+	if (sleep->socket_type == SOCK_STREAM) {
 		sleep->write_seq = NUMBER_AT(struct tcp_sock, sock, write_seq);
+		sleep->mark = asks_first(sock);
+	}
 	if (sleep->family == AF_INET) {
 		sleep->remote[0] = NUMBER_AT(struct sock, sock, __sk_common.skc_daddr);
 		return;
@@ -53,7 +66,7 @@ static __always_inline void note_unix(struct sched_sleep *sleep, __u64 *cell, __
 	__u64 pid = ADDRESS_AT(cell, struct sock, sock, sk_peer_pid);
 
 	/* The side that accepted has the address of the listener. */
-	sleep->has_address = ADDRESS_AT(cell, struct unix_sock, sock, addr) != 0;
+	sleep->mark = ADDRESS_AT(cell, struct unix_sock, sock, addr) != 0;
 	if (pid)
 		sleep->peer = NUMBER_AT(struct pid, pid, numbers[0].nr);
 }

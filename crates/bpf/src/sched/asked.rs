@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whether a process has sent anything on a connection since the last sleep on it. Who only listens to what comes has not.
+//! Whether a process has sent anything on a connection since the last sleep on it, or at all if it has not read anything yet.
+//! Who only listens to what comes has not.
 
 use super::sleep::{Inet, Object, Sleep};
 use std::collections::HashMap;
@@ -26,8 +27,9 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Notes a sleep, with the number of the next byte that its process sends. Adds to it whether its process has asked.
-    pub(super) fn note(&mut self, sleep: &mut Sleep, write_seq: u32) {
+    /// Notes a sleep, with the number of the next byte that its process sends, and whether it has sent something and read
+    /// nothing yet. Adds to it whether its process has asked.
+    pub(super) fn note(&mut self, sleep: &mut Sleep, write_seq: u32, asks_first: bool) {
         let (tgid, since_ns) = (sleep.tgid, sleep.since_ns);
         let Object::Inet(Inet { local_port, remote, remote_port, asked, .. }) = &mut sleep.object
         else {
@@ -40,8 +42,9 @@ impl Asked {
         *asked = match self.last.get(&connection) {
             // It sleeps on.
             Some(last) if last.since_ns == since_ns => last.asked,
-            Some(last) => Some(last.write_seq != write_seq),
-            None => None,
+            Some(last) => Some(asks_first || last.write_seq != write_seq),
+            // A connection for each question is slept on once.
+            None => asks_first.then_some(true),
         };
         self.last.insert(connection, Last { since_ns, write_seq, asked: *asked });
     }
@@ -73,11 +76,26 @@ mod tests {
     }
 
     #[test]
+    fn who_has_sent_and_read_nothing_has_asked() {
+        let mut all = Asked::default();
+        let mut asked = |since_ns, write_seq, asks_first| {
+            let mut it = sleep(since_ns, 1);
+            all.note(&mut it, write_seq, asks_first);
+            let Object::Inet(inet) = it.object else { panic!() };
+            inet.asked
+        };
+        assert_eq!(asked(1, 100, true), Some(true), "in the first sleep that is told");
+        assert_eq!(asked(1, 100, true), Some(true), "it sleeps on");
+        assert_eq!(asked(2, 100, true), Some(true), "it was woken, and there was nothing to read");
+        assert_eq!(asked(3, 100, false), Some(false), "it has read the answer, and waits for more");
+    }
+
+    #[test]
     fn who_sends_before_it_waits_has_asked() {
         let mut all = Asked::default();
         let mut asked = |since_ns, write_seq, port| {
             let mut it = sleep(since_ns, port);
-            all.note(&mut it, write_seq);
+            all.note(&mut it, write_seq, false);
             let Object::Inet(inet) = it.object else { panic!() };
             inet.asked
         };

@@ -205,7 +205,8 @@ pub struct Inet {
     pub remote: IpAddr,
     /// Port of the other end.
     pub remote_port: u16,
-    /// Its process has sent something since the last sleep on this socket of TCP that was told; `None` = there was none.
+    /// Its process has sent something since the last sleep on this socket of TCP that was told, or it has sent something and
+    /// read nothing yet. `None` = neither, and no such sleep was told.
     pub asked: Option<bool>,
     /// It is what an event poll found ready.
     pub ready: bool,
@@ -293,7 +294,7 @@ fn object_of(it: &sched_sleep) -> Object {
             ready,
         }),
         (S_IFSOCK, libc::AF_UNIX) => {
-            Object::Unix { peer: it.peer, has_address: it.has_address != 0, ready }
+            Object::Unix { peer: it.peer, has_address: it.mark != 0, ready }
         }
         (S_IFSOCK, _) => Object::Socket { family: it.family },
         _ if it.kind[0] != 0 => Object::Anonymous(it.kind),
@@ -382,7 +383,7 @@ impl Watch {
         all.sort_by_key(|it| it.since_ns);
         let told = all.iter().map(|it| {
             let mut sleep = sleep_of(it);
-            self.asked.note(&mut sleep, it.write_seq);
+            self.asked.note(&mut sleep, it.write_seq, it.mark != 0);
             sleep
         });
         told.collect()

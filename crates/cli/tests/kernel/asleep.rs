@@ -233,3 +233,67 @@ fn verdicts(recording: &Path) {
     // The one that ends it is another process, which sleeps by a timer: whether that one is at rest is not known.
     assert_eq!(kind_of("read", "eventfd"), "not_known");
 }
+
+/// Asks another process 50 times a second, each time on a new connection.
+const ASKS_ANEW: &str = r#"
+import os, signal, socket, sys, time
+listening = socket.socket()
+listening.bind(("127.0.0.1", 0))
+listening.listen(8)
+server = os.fork()
+if server == 0:
+    while True:
+        connection, _ = listening.accept()
+        connection.recv(1)
+        time.sleep(0.020)
+        connection.send(b"x")
+        connection.close()
+address = listening.getsockname()
+schedstat = os.open("/proc/self/schedstat", os.O_RDONLY)
+
+def now():
+    # How long it waits for a CPU is no sleep.
+    return time.monotonic() - int(os.pread(schedstat, 99, 0).split()[1]) / 1e9
+
+spent, stop = 0.0, time.monotonic() + 3.0
+while time.monotonic() < stop:
+    with socket.create_connection(address) as connection:
+        connection.send(b"x")
+        begin = now()
+        connection.recv(1)
+        spent += now() - begin
+with open(sys.argv[1], "w") as told:
+    told.write(f"{os.getpid()} {spent}")
+os.kill(server, signal.SIGKILL)
+os.waitpid(server, 0)
+"#;
+
+#[test]
+fn a_connection_for_each_question_is_one_for_answers() {
+    const TEST: &str = "a_connection_for_each_question_is_one_for_answers";
+    common::tried("kernel", TEST, || {
+        if common::root_or_skip("kernel", TEST) {
+            try_a_connection_for_each_question();
+        }
+    });
+}
+
+fn try_a_connection_for_each_question() {
+    let scratch = tempfile::tempdir().unwrap();
+    let [recording, told] = ["x.deburr", "told"].map(|name| scratch.path().join(name));
+    let mut record = Command::new(env!("CARGO_BIN_EXE_deburr"));
+    record.args(["record", "-q", "-o"]).arg(&recording);
+    record.args(["--", "python3", "-c", ASKS_ANEW]).arg(&told);
+    assert!(record.stdin(Stdio::null()).stdout(Stdio::null()).status().unwrap().success());
+    let text = std::fs::read_to_string(&told).unwrap();
+    let (pid, seconds) = text.split_once(' ').unwrap();
+    let measured: f64 = seconds.parse().unwrap();
+    let connection = Connection::open(&recording).unwrap();
+    let sql = "SELECT sum(s.ns) / 1e9 FROM sleep s JOIN processes p ON p.proc = s.proc
+               WHERE p.pid = ? AND s.call = 'recvfrom' AND json_extract(s.slept_on, '$.asked')";
+    let asked: Option<f64> = connection.query_row(sql, [pid], |row| row.get(0)).unwrap();
+    let asked = asked.unwrap_or_default();
+    // In the first moments it is not known yet who listens.
+    let range = 0.8 * measured..1.05 * measured;
+    assert!(measured > 1.0 && range.contains(&asked), "{asked} s, {measured} s");
+}

@@ -28,7 +28,7 @@ pub enum SleptOn {
     NotKnown,
     /// A word in the memory of the process.
     Futex {
-        /// Its address in the process.
+        /// Its address in the process; 0 = several.
         address: u64,
         /// The value that the thread expected there when it went to sleep: how libraries mark a lock that is waited for.
         value: u32,
@@ -66,8 +66,8 @@ pub enum SleptOn {
         port: Option<u16>,
         /// Address and port of the other end, if not `listens`.
         remote: Option<String>,
-        /// Its process has sent something since the last sleep on it that was looked at: it waits for an answer. `None` = no
-        /// sleep on it was looked at before.
+        /// Its process has sent something since the last sleep on it that was looked at, or it has sent something and read
+        /// nothing yet: it waits for an answer. `None` = neither, and no sleep on it was looked at before.
         #[serde(default)]
         asked: Option<bool>,
         /// An event poll that waits for several files found it ready.
@@ -305,6 +305,17 @@ impl SleptOn {
     #[must_use]
     pub fn is_lock(op: u32, value: u32) -> bool {
         FUTEX_LOCKS.contains(&op) || (op == FUTEX_WAIT && value == CONTENDED)
+    }
+
+    /// The same without the address of a futex that is no lock: a runtime has one for each thread.
+    #[must_use]
+    pub fn of_any_condition(self) -> Self {
+        match self {
+            Self::Futex { op, value, .. } if !Self::is_lock(op, value) => {
+                Self::Futex { address: 0, value, op }
+            }
+            on => on,
+        }
     }
 
     /// The process at the other end of a unix socket.

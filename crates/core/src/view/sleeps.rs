@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! On what the threads of a process slept.
 
-use crate::recording::{Awaited, CHAIN, SleepTick, Slept, SleptOn, WokenBy};
+use crate::recording::{Awaited, CHAIN, Did, SleepTick, Slept, SleptOn, WokenBy};
 use std::collections::BTreeMap;
 
 /// Kinds of sleep of a process that are kept. A recording has a hundred of each second, at most.
@@ -35,6 +35,20 @@ pub struct SleepKey {
     pub thread: Option<String>,
     /// What they waited for.
     pub behind: Vec<Awaited>,
+}
+
+impl SleepKey {
+    /// The same without what each thread has of its own: its name, and the addresses of conditions.
+    fn of_any_condition(mut self) -> Self {
+        self.thread = None;
+        self.slept.on = self.slept.on.of_any_condition();
+        for awaited in &mut self.behind {
+            if let Did::Slept(slept) = &mut awaited.did {
+                slept.on = std::mem::take(&mut slept.on).of_any_condition();
+            }
+        }
+        self
+    }
 }
 
 /// How long alike sleeps took.
@@ -101,7 +115,10 @@ impl Sleeps {
         let behind = behind.iter().take(CHAIN).cloned().collect();
         let mut key = SleepKey { role, slept, thread: thread.clone(), behind };
         if self.is_full_for(&key) {
-            (key.thread, key.behind) = (None, vec![]);
+            key = key.of_any_condition();
+        }
+        if self.is_full_for(&key) {
+            key.behind = vec![];
         }
         if self.is_full_for(&key) {
             let (call, on, woken) = ("(others)".into(), SleptOn::Others, WokenBy::NotKnown);

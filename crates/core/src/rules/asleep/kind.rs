@@ -53,7 +53,8 @@ pub(in crate::rules) fn of(own: ProcId, key: &SleepKey) -> SleepKind {
 pub(super) fn of_chain(own: ProcId, key: &SleepKey) -> SleepKind {
     let mut of = (own, &key.slept);
     for (at, next) in key.behind.iter().enumerate() {
-        let kind = own_or_not_known(own, of.0, of_link(of, &key.behind[at..]));
+        let is_awaited = at > 0 && of.0 == own;
+        let kind = own_or_not_known(own, of.0, of_link(of, &key.behind[at..], is_awaited));
         match &next.did {
             _ if kind != SleepKind::NotKnown => return kind,
             Did::NotSeen => return SleepKind::NotKnown,
@@ -61,7 +62,7 @@ pub(super) fn of_chain(own: ProcId, key: &SleepKey) -> SleepKind {
             Did::Slept(slept) => of = (next.proc, slept),
         }
     }
-    own_or_not_known(own, of.0, of_link(of, &[]))
+    own_or_not_known(own, of.0, of_link(of, &[], false))
 }
 
 /// A timer of another process is none of its own: whether that one is at rest, or in the middle of an answer, is not known.
@@ -70,20 +71,25 @@ fn own_or_not_known(own: ProcId, of: ProcId, kind: SleepKind) -> SleepKind {
 }
 
 /// Of a sleep, and what is behind it. An event loop that waits until a thread of its process has finished something, while that
-/// one sleeps, is at rest: it would take anything else meanwhile, and what that thread waits for is counted there.
-fn of_link((own, slept): (ProcId, &Slept), behind: &[Awaited]) -> SleepKind {
+/// one sleeps, is at rest: it would take anything else meanwhile, and what that thread waits for is counted there. Who waits
+/// for an event loop of its process (`is_awaited`) has nothing to do while the loop is at rest, whatever ends that: the
+/// loop's own sleep counts it.
+fn of_link((own, slept): (ProcId, &Slept), behind: &[Awaited], is_awaited: bool) -> SleepKind {
     let sleeps = |it: &Awaited| matches!(&it.did, Did::Slept(it) if it.state == SleepState::Asleep);
     let is_own = behind.first().is_some_and(|first| first.proc == own);
     match of_sleep(slept) {
         SleepKind::NotKnown
-            if EVENT_CALLS.contains(&slept.call.as_str())
-                && is_own
-                && behind.iter().all(sleeps) =>
+            if is_event_loop(slept) && is_own && (is_awaited || behind.iter().all(sleeps)) =>
         {
             SleepKind::WaitsForWork
         }
         kind => kind,
     }
+}
+
+/// Whether it waits for whatever comes next.
+pub(in crate::rules) fn is_event_loop(slept: &Slept) -> bool {
+    EVENT_CALLS.contains(&slept.call.as_str())
 }
 
 /// Whether it does nothing but to wait until a time has passed.
@@ -266,6 +272,18 @@ mod tests {
         ] {
             let behind = vec![Awaited { proc: ProcId(proc), ..own(did) }];
             let key = SleepKey { role: Role::NotSaid, slept: event.clone(), thread: None, behind };
+            assert_eq!(of(ProcId(1), &key), kind, "{key:?}");
+        }
+        // So a pool behind the loop has no work, whatever that thread does.
+        for (did, kind) in [
+            (Did::Queued, WaitsForWork),
+            (Did::OnCpu, WaitsForWork),
+            (does("recvfrom", inet(Some(false)), by()), WaitsForWork),
+        ] {
+            let rests = own(Did::Slept(event.clone()));
+            let slept = tests::slept("futex", condition(), WokenBy::NotKnown);
+            let behind = vec![rests, own(did)];
+            let key = SleepKey { role: Role::NotSaid, slept, thread: None, behind };
             assert_eq!(of(ProcId(1), &key), kind, "{key:?}");
         }
         let lock = SleptOn::Futex { address: 64, value: 2, op: 0 };

@@ -7,11 +7,13 @@ pub(super) mod kind;
 pub(super) mod words;
 
 use crate::finding::{LedgerState, SleepKind, SleepLink, SleepPart};
-use crate::recording::{ProcId, SleepState, Slept, ThreadStates};
+use crate::recording::{ProcId, SleepState, Slept, SleptOn, ThreadStates};
 use crate::view::{Group, SleepKey, View};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+/// As the call of sleeps that are summed.
+const OTHERS: &str = "(others)";
 /// Parts that are told one by one, those that took longest; the others are summed.
 const PARTS: usize = 24;
 /// The parts of a state may lack so much of it, by the amount that each thread's last record did not stand for; what is
@@ -21,18 +23,31 @@ const TOLERATED: f64 = 0.02;
 /// The parts of the sleep of a group, those of each kind together, the longest first; none if it was not recorded.
 pub(super) fn of(view: &View, group: &Group<'_>) -> Vec<SleepPart> {
     let mut sums: BTreeMap<SleepState, BTreeMap<Told, u64>> = BTreeMap::new();
+    // Sleeps that differ in the condition only are told together.
+    let mut conditions: BTreeMap<Told, BTreeSet<(ProcId, &SleptOn)>> = BTreeMap::new();
     for (id, _) in &group.members {
         let Some(process) = view.processes().get(id) else { continue };
         for (key, ns) in process.sleeps.iter().flat_map(|sleeps| sleeps.iter()) {
+            let told = told(view, *id, key);
+            if words::is_condition(&key.slept.on) {
+                conditions.entry(told.clone()).or_default().insert((*id, &key.slept.on));
+            }
             let of_state = sums.entry(key.slept.state).or_default();
-            let sum = of_state.entry(told(view, *id, key)).or_default();
+            let sum = of_state.entry(told).or_default();
             *sum = sum.saturating_add(ns);
         }
     }
+    let named = |told: Told| match conditions.get(&told).map(|all| (all.len(), all.first())) {
+        Some((1, Some((_, on)))) => Told { on: words::on(view, &told.call, on), ..told },
+        Some(_) => Told { on: Some("several futexes".into()), ..told },
+        None => told,
+    };
     let Some(usage) = group.usage.as_ref().filter(|_| !sums.is_empty()) else { return vec![] };
     let mut parts = Vec::new();
     for (state, (ledger, whole_ns)) in states(&usage.states) {
-        parts.extend(of_state(ledger, whole_ns, sums.remove(&state).unwrap_or_default()));
+        let of = sums.remove(&state).unwrap_or_default();
+        let of = of.into_iter().map(|(told, ns)| (named(told), ns)).collect();
+        parts.extend(of_state(ledger, whole_ns, of));
     }
     parts.sort_by_key(|part| (part.kind, Reverse(part.ns)));
     limited(parts)
@@ -92,13 +107,15 @@ fn limited(parts: Vec<SleepPart>) -> Vec<SleepPart> {
     let mut by_size: Vec<u64> = parts.iter().map(|part| part.ns).collect();
     by_size.sort_unstable_by_key(|&ns| Reverse(ns));
     let Some(&least_ns) = by_size.get(PARTS) else { return parts };
-    let (mut kept, rest): (Vec<_>, Vec<_>) = parts.into_iter().partition(|it| it.ns > least_ns);
+    // What the recording has summed already is no part of its own.
+    let is_told = |it: &SleepPart| it.ns > least_ns && it.call != OTHERS;
+    let (mut kept, rest): (Vec<_>, Vec<_>) = parts.into_iter().partition(is_told);
     let mut others: BTreeMap<(SleepKind, LedgerState), u64> = BTreeMap::new();
     for part in rest {
         *others.entry((part.kind, part.state)).or_default() += part.ns;
     }
     kept.extend(others.into_iter().map(|((kind, state), ns)| {
-        let (call, on, woken_by) = ("(others)".into(), None, None);
+        let (call, on, woken_by) = (OTHERS.into(), None, None);
         SleepPart { kind, state, call, on, woken_by, behind: vec![], ns }
     }));
     kept.sort_by_key(|part| (part.kind, Reverse(part.ns)));
@@ -112,7 +129,7 @@ fn told(view: &View, own: ProcId, key: &SleepKey) -> Told {
     Told {
         kind: kind::of(own, key),
         call: call.clone(),
-        on: words::on(view, call, on),
+        on: words::on(view, call, on).filter(|_| !words::is_condition(on)),
         woken_by,
         behind: key.behind.iter().map(|it| words::link(view, own, it)).collect(),
     }

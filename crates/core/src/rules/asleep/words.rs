@@ -14,10 +14,11 @@ pub(in crate::rules) fn on(view: &View, call: &str, on: &SleptOn) -> Option<Stri
     Some(match on {
         SleptOn::NotKnown if CHILDREN.contains(&call) => "a child process".into(),
         SleptOn::NotKnown | SleptOn::Others => return None,
-        SleptOn::Futex { op, value, address } => {
-            let what = if SleptOn::is_lock(*op, *value) { "a lock" } else { "a futex" };
-            format!("{what} at {address:#x}")
+        SleptOn::Futex { op, value, address } if SleptOn::is_lock(*op, *value) => {
+            format!("a lock at {address:#x}")
         }
+        SleptOn::Futex { address: 0, .. } => "several futexes".into(),
+        SleptOn::Futex { address, .. } => format!("a futex at {address:#x}"),
         SleptOn::File { path: Some(path), .. } => ticked(path),
         SleptOn::File { device, inode, path: None } => format!("inode {inode} of {device}"),
         SleptOn::Pipe => "a pipe".into(),
@@ -38,6 +39,11 @@ pub(in crate::rules) fn on(view: &View, call: &str, on: &SleptOn) -> Option<Stri
             None => kernel_lock(*lock).into(),
         },
     })
+}
+
+/// Whether it is a futex that is no lock.
+pub(super) fn is_condition(on: &SleptOn) -> bool {
+    matches!(on, SleptOn::Futex { op, value, .. } if !SleptOn::is_lock(*op, *value))
 }
 
 /// The name of a file without a type, of which seven letters are recorded.
@@ -97,7 +103,9 @@ pub(in crate::rules) fn did(view: &View, did: &Did) -> String {
         Did::Throttled => "stopped by a CPU quota".into(),
         Did::Slept(Slept { state, call, on: what, .. }) => {
             let mut text = format!("in {call}");
-            if let Some(on) = on(view, call, what) {
+            // A runtime has a condition for each thread: its address would make each chain another one.
+            let of_condition = is_condition(what);
+            if let Some(on) = on(view, call, what).filter(|_| !of_condition) {
                 text += &format!(": {on}");
             }
             text += match state {

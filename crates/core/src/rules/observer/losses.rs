@@ -19,6 +19,8 @@ pub(super) enum Whole {
     Switches,
     Waiting,
     Transfers,
+    /// Inodes that passes of the flusher wrote, and what was lost of such events.
+    Writeback,
     Stalls,
     /// Interrupts, those of idle CPUs included.
     Interrupts,
@@ -36,6 +38,7 @@ impl Whole {
             Self::Switches => "the context switches",
             Self::Waiting => "all waiting",
             Self::Transfers => "the transfers",
+            Self::Writeback => "the events of writeback",
             Self::Stalls => "the hold-ups",
             Self::Interrupts => "the interrupts",
             Self::Resent => "what was sent again",
@@ -52,6 +55,15 @@ impl Whole {
             Self::Switches => load.switches.max(switches),
             Self::Waiting => load.queued.total().max(queued_ns),
             Self::Transfers => view.block().transfers(),
+            Self::Writeback => {
+                let inodes = view.block().passes().iter().map(|pass| pass.inodes);
+                let of_it = |(name, lost): (&String, &u64)| {
+                    let of = known(name).map(|loss| loss.of);
+                    (of == Some(Self::Writeback)).then_some(*lost)
+                };
+                let lost = view.observer().lost.iter().filter_map(of_it);
+                inodes.chain(lost).fold(0, u64::saturating_add)
+            }
             Self::Stalls => {
                 let waits = view.block().waits().values();
                 waits.map(|held| held.waits.total_count()).fold(0, u64::saturating_add)
@@ -260,13 +272,13 @@ const KNOWN: &[LossCounter] = &[
     LossCounter {
         name: "writeback_log_overrun",
         area: "writeback",
-        of: Whole::Transfers,
+        of: Whole::Writeback,
         meaning: "events of writeback that were overwritten before they were read",
     },
     LossCounter {
         name: "writeback_nested",
         area: "writeback",
-        of: Whole::Transfers,
+        of: Whole::Writeback,
         meaning: "events of writeback that came while the same program ran on that CPU",
     },
     LossCounter {

@@ -29,6 +29,11 @@ pub(super) fn nice_of(process: &Process) -> i32 {
     doer(process).map(|kind| kind.nice).or(process.nice).unwrap_or(0)
 }
 
+/// Whether any nice value of a process is known.
+pub(super) fn is_nice_known(process: &Process) -> bool {
+    doer(process).is_some() || process.nice.is_some()
+}
+
 /// Whether the non-real-time threads of a process that ran most are `SCHED_IDLE`.
 pub(super) fn is_idle(process: &Process) -> bool {
     doer(process).is_some_and(|kind| kind.policy == SchedPolicy::Idle)

@@ -207,8 +207,12 @@ fn reach(view: &View, victim: &Group<'_>) -> (&'static str, bool) {
 fn nice(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> Option<Fix> {
     let own = fair::nice_of(victim.first());
     // `SCHED_IDLE` processes have no weight that could be lowered.
-    let busy: Vec<&Process> =
+    let mut busy: Vec<&Process> =
         culprit.processes.iter().copied().filter(|it| !fair::is_idle(it)).collect();
+    // What ended before it was read is not to be changed, and says nothing of the others.
+    if busy.iter().any(|it| fair::is_nice_known(it)) {
+        busy.retain(|it| fair::is_nice_known(it));
+    }
     let theirs = busy.iter().map(|it| fair::nice_of(it)).min()?;
     let (among, counts) = reach(view, victim);
     if own > theirs && !fair::is_idle(victim.first()) {
@@ -351,5 +355,21 @@ mod tests {
         assert_eq!(fix(10, 0), "renice -n 0 -p $(ps -Lo tid= -p 1001)");
         assert_eq!(fix(0, 5), "renice -n 15 -p $(ps -Lo tid= -p 1002)");
         assert_eq!(fix(0, 19), "chrt -a -i -p 0 1002");
+    }
+
+    #[test]
+    fn processes_that_ended_too_early_to_be_read_are_not_reniced() {
+        let mut scene = Scene::new(2, S);
+        let root = scene.cgroup("/", None, None);
+        scene.process("victim", Some(root));
+        for nice in [Some(5), None] {
+            let culprit = scene.process("culprit", Some(root));
+            scene.facts(culprit, |process| process.nice = nice);
+        }
+        let view = scene.view();
+        let groups = view.groups();
+        let [victim, culprits] = groups.list() else { panic!() };
+        let fix = prefer(&view, victim, &Culprit::all_of(culprits)).unwrap();
+        assert_eq!(fix.command.as_deref(), Some("renice -n 15 -p $(ps -Lo tid= -p 1002)"));
     }
 }

@@ -426,6 +426,57 @@ fn who_takes_turns_waits_for_a_connection() {
     assert!(command.starts_with("sudo deburr -p "), "{command}");
 }
 
+/// A runtime has a word for each of its threads, on which that waits for work. Of locks, each is another one.
+#[test]
+fn sleeps_that_differ_in_the_condition_only_are_told_together() {
+    let scene = service(|api, _| {
+        let on = |value, address| slept("futex", SleptOn::Futex { address, value, op: 0 });
+        let first = |address| {
+            let waits = Did::Slept(on(0, address));
+            [behind(api, "first", waits), behind(api, "dispatcher", Did::Slept(clients()))].concat()
+        };
+        let held = || behind(api, "holder", Did::OnCpu);
+        vec![
+            (on(0, 64), first(16), 20 * S),
+            (on(0, 128), first(24), 10 * S),
+            (on(0, 192), vec![], 5 * S),
+            (on(2, 64), held(), 4 * S),
+            (on(2, 128), held(), 3 * S),
+        ]
+    });
+    let report = judged(&scene);
+    let parts = report.ledger.iter().flat_map(|ledger| &ledger.asleep);
+    let told = parts.filter_map(|part| Some((part.on.as_deref()?, part.kind, part.ns / S)));
+    let (work, others) = (SleepKind::WaitsForWork, SleepKind::WaitsForOthers);
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [
+            ("several futexes", work, 30),
+            ("a lock at 0x40", others, 4),
+            ("a lock at 0x80", others, 3),
+            ("a futex at 0xc0", SleepKind::NotKnown, 5),
+        ]
+    );
+}
+
+/// The threads of Go's runtime wait for whatever comes next one after the other, while the others have nothing to run.
+#[test]
+fn threads_that_take_turns_in_an_event_loop_have_no_turns_at_a_connection() {
+    let polls = Slept { call: "epoll_pwait".into(), ..connection(Some(true)) };
+    let scene = service(|api, other| {
+        let too = |slept: &Slept| Awaited {
+            proc: api,
+            thread: "api".into(),
+            too: true,
+            did: Did::Slept(slept.clone()),
+        };
+        let database = behind(other, "postgres", Did::OnCpu);
+        let chain = [vec![too(&polls)], database.clone()].concat();
+        vec![(condition(), chain, 14 * S), (polls.clone(), database, 5 * S)]
+    });
+    assert_eq!(found(&judged(&scene)), ["OFF002"]);
+}
+
 #[test]
 fn an_address_space_is_blamed_only_on_who_changed_it() {
     let report = judged(&maps());

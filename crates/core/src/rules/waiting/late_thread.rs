@@ -44,21 +44,24 @@ fn is_late((id, key, _): &Sleep<'_>) -> bool {
 
 fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
     let behind = waits.behind(view);
-    let whom = behind.whom.clone().unwrap_or_else(|| "its own threads".into());
+    let (whom, wait) = match &behind.whom {
+        Some(whom) => (format!("its own thread {whom}"), "waits"),
+        None => ("its own threads".into(), "wait"),
+    };
     let (late, action, risk) = match behind.reason {
         Reason::Throttled => (
-            "while a CPU quota stops it",
+            "which a CPU quota stops".to_owned(),
             "raise the CPU quota (SCH002), or run fewer threads, so that the one that others wait for is not stopped",
             "the time is taken from the other processes of the host",
         ),
         Reason::BlockIo => (
-            "while it waits for block IO",
+            format!("which {wait} for block IO"),
             "take the IO out of the thread that others wait for, or make it faster: the findings about disks say why it \
              is slow",
             "what is handed on before it is on the disk may be lost in a crash",
         ),
         _ => (
-            "while it waits for a CPU",
+            format!("which {wait} for a CPU"),
             "let the thread that others wait for get a CPU: SCH001 says behind whom this process waits",
             "precedence for one process is taken from the others",
         ),
@@ -66,7 +69,7 @@ fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
     let finding = waits.finding(view, (&RULE, severity), ("behind late threads", &behind));
     Finding {
         title: format!(
-            "{} {} {} for {whom} {late}",
+            "{} {} {} for {whom}, {late}",
             group_name(waits.group),
             words::verb(waits.group, "waits", "wait"),
             words::of_every_second(waits.ns_per_s)

@@ -36,11 +36,11 @@ fn is_for_turn((id, key, _): &Sleep<'_>) -> bool {
     }
 }
 
-/// What the thread waited for that used the connection.
+/// What the thread waited for that used the connection. An event loop uses none: it serves all of them at once.
 fn user(own: ProcId, key: &SleepKey) -> Option<&Slept> {
     let user = key.behind.iter().take_while(|it| it.proc == own).find(|it| it.too)?;
     match &user.did {
-        Did::Slept(slept) if kind::is_answer(slept) => Some(slept),
+        Did::Slept(slept) if kind::is_answer(slept) && !kind::is_event_loop(slept) => Some(slept),
         _ => None,
     }
 }

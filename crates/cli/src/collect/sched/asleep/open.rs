@@ -36,7 +36,11 @@ impl Open {
     pub(super) fn second(&mut self, last: bool) -> Vec<Sleep> {
         let mut told = std::mem::replace(&mut self.held, std::mem::take(&mut self.new));
         if last {
-            told.append(&mut self.held);
+            // Of most of them, the second before is held back, too.
+            for (key, mut sleep) in std::mem::take(&mut self.held) {
+                sleep.stands_for_ns += told.get(&key).map_or(0, |before| before.stands_for_ns);
+                told.insert(key, sleep);
+            }
         }
         told.into_values().collect()
     }
@@ -73,6 +77,11 @@ mod tests {
         assert_eq!(told(open.second(false)), [(2, 1000)]);
         open.take(part(4, 10, false));
         assert_eq!(told(open.second(true)), [(4, 10)]);
+        open.take(part(5, 600, false));
+        assert_eq!(open.second(false), []);
+        open.take(part(5, 1000, false));
+        open.take(part(6, 7, false));
+        assert_eq!(told(open.second(true)), [(5, 1600), (6, 7)], "the last two seconds");
     }
 
     #[test]

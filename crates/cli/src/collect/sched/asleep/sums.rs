@@ -10,9 +10,10 @@ use deburr_core::recording::{self, Awaited, Did, ProcId, Record, SleepTick, Slep
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Kinds of sleep of a process that have a record of their own in each second: those that took longest. Of as many further
-/// ones it is not told which thread it was and what it waited for; the others are summed.
-const KINDS: usize = 48;
+/// Kinds of sleep of a process that have a record of their own in each second: those that took longest. Of the others,
+/// summed without names of threads and addresses of conditions, which a runtime has one of for each thread, as many again
+/// as the second number; of the rest, without what was waited for, as many as the third. What is left is summed.
+const KINDS: [usize; 3] = [48, 32, 16];
 
 /// What makes sleeps alike.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +25,21 @@ pub(super) struct Kind {
     /// See [`SleepTick::asked`].
     pub(super) asked: Option<bool>,
     pub(super) behind: Vec<NamedLink>,
+}
+
+impl Kind {
+    /// The same without what each thread has of its own: its name, and the addresses of conditions.
+    fn of_any_condition(mut self) -> Self {
+        let any = |slept: &mut Slept| slept.on = std::mem::take(&mut slept.on).of_any_condition();
+        self.thread = None;
+        any(&mut self.slept);
+        for link in &mut self.behind {
+            if let history::Did::Slept(slept) = &mut link.did {
+                any(slept);
+            }
+        }
+        self
+    }
 }
 
 /// A thread of a chain: its process, its name, and what it did.
@@ -171,9 +187,13 @@ type Summed = Vec<(Kind, Sum)>;
 
 /// Those that took longest, and the sums of the others.
 fn largest(kinds: BTreeMap<Kind, Sum>) -> Summed {
-    let (mut all, rest) = divided(kinds);
-    let alike = |(kind, sum): (Kind, Sum)| (Kind { thread: None, behind: vec![], ..kind }, sum);
-    let (more, rest) = divided(summed(rest.into_iter().map(alike)));
+    let [own, shared, alone] = KINDS;
+    let (mut all, rest) = divided(kinds, own);
+    let of_any = |(kind, sum): (Kind, Sum)| (kind.of_any_condition(), sum);
+    let (more, rest) = divided(summed(rest.into_iter().map(of_any)), shared);
+    all.extend(more);
+    let alike = |(kind, sum): (Kind, Sum)| (Kind { behind: vec![], ..kind }, sum);
+    let (more, rest) = divided(summed(rest.into_iter().map(alike)), alone);
     let of_state = |(kind, sum): (Kind, Sum)| {
         let state = kind.slept.state;
         let slept =
@@ -192,11 +212,11 @@ fn summed(all: impl Iterator<Item = (Kind, Sum)>) -> BTreeMap<Kind, Sum> {
     sums
 }
 
-/// The [`KINDS`] that took longest, and the others.
-fn divided(kinds: BTreeMap<Kind, Sum>) -> (Summed, Summed) {
+/// As many as these that took longest, and the others.
+fn divided(kinds: BTreeMap<Kind, Sum>, most: usize) -> (Summed, Summed) {
     let mut all: Summed = kinds.into_iter().collect();
     all.sort_by_key(|(_, sum)| Reverse(sum.ns));
-    let rest = all.split_off(all.len().min(KINDS));
+    let rest = all.split_off(all.len().min(most));
     (all, rest)
 }
 
@@ -207,15 +227,16 @@ mod tests {
     use super::*;
     use deburr_bpf::sched::{Context, Object, Sleep};
 
-    #[test]
-    fn of_many_kinds_nothing_is_lost() {
+    /// What is told of 200 sleeps of a thread each, on words at addresses of their own, behind the same thread.
+    fn told_of_words(value: u64) -> Vec<SleepTick> {
         let mut sums = Sums::default();
-        for address in 0..200 {
-            let it = Sleep { arguments: [address, 0, 0], ..sleep(Object::None, Context::Thread) };
+        for address in 1..=200 {
+            let arguments = [address, 0, value];
+            let it = Sleep { arguments, ..sleep(Object::None, Context::Thread) };
             let slept = Slept::of(&it, &Listening::default()).unwrap();
             let link =
                 NamedLink { tgid: 8, name: "holder".into(), too: false, did: history::Did::OnCpu };
-            let thread = Some("worker".into());
+            let thread = Some(format!("worker-{address}"));
             let kind =
                 Kind { slept, thread, entry: Some(3), asked: Some(true), behind: vec![link] };
             sums.add(7, kind, Sum { ns: 10, looked_at: 1, longest_ns: 10 });
@@ -227,15 +248,40 @@ mod tests {
             Record::Sleep(it) => told.push(*it),
             other => panic!("{other:?}"),
         });
-        assert_eq!(told.len(), 2 * KINDS + 1);
         assert_eq!(told.iter().map(|it| it.ns).sum::<u64>(), 2000);
-        assert_eq!(told.last().unwrap().on, SleptOn::Others);
-        assert_eq!(told[0].woken, WokenBy::Thread { proc: ProcId(8), call: "write".into() });
-        let held =
-            Awaited { proc: ProcId(8), thread: "holder".into(), too: false, did: Did::OnCpu };
-        assert_eq!((told[0].thread.as_deref(), &told[0].behind), (Some("worker"), &vec![held]));
         assert!(told.iter().all(|it| it.entry == Some(3)));
-        assert_eq!((told[0].asked, told.last().unwrap().asked), (Some(true), None));
-        assert_eq!((&told[KINDS].thread, &told[KINDS].behind), (&None, &vec![]));
+        assert_eq!(told[0].woken, WokenBy::Thread { proc: ProcId(8), call: "write".into() });
+        assert!(told[0].thread.as_ref().is_some_and(|it| it.starts_with("worker-")));
+        told
+    }
+
+    fn held() -> Vec<Awaited> {
+        vec![Awaited { proc: ProcId(8), thread: "holder".into(), too: false, did: Did::OnCpu }]
+    }
+
+    #[test]
+    fn of_many_kinds_nothing_is_lost() {
+        let told = told_of_words(2);
+        let [own, shared, alone] = KINDS;
+        assert_eq!(told.len(), own + shared + alone + 1);
+        let last = told.last().unwrap();
+        assert_eq!((&last.on, &last.thread, &last.behind), (&SleptOn::Others, &None, &vec![]));
+        assert_eq!((told[0].asked, last.asked), (Some(true), None));
+        assert_eq!((&told[0].behind, told[0].on == told[1].on), (&held(), false));
+        assert_eq!((&told[own].thread, &told[own].behind), (&None, &held()));
+        let without = &told[own + shared];
+        assert_eq!((&without.thread, &without.behind), (&None, &vec![]));
+        assert!(matches!(without.on, SleptOn::Futex { .. }), "{without:?}");
+    }
+
+    /// A runtime parks each of its threads on a word of its own.
+    #[test]
+    fn of_many_conditions_it_is_told_what_they_waited_for() {
+        let told = told_of_words(0);
+        let [own, ..] = KINDS;
+        assert_eq!(told.len(), own + 1);
+        let last = told.last().unwrap();
+        assert_eq!(last.on, SleptOn::Futex { address: 0, value: 0, op: 0 });
+        assert_eq!((&last.thread, &last.behind), (&None, &held()));
     }
 }
