@@ -4,6 +4,7 @@
 //! - [`handle`]: open a file of a filesystem by its handle, to ask for its name (`open_by_handle_at`).
 //! - [`fiemap`]: where the bytes of a file are on its device (`FS_IOC_FIEMAP`).
 //! - [`child`]: wait for a child and get what it used (`wait4`).
+//! - [`heap`]: memory that grows piece by piece, in large pages or in small ones (`madvise`).
 //! - [`hold`]: start a program and hold it before its first instruction (`ptrace`).
 //! - [`lock`]: a part of a file, locked together with other readers (`F_OFD_SETLK`).
 //! - [`memory`]: an allocator that ends the process with a message if there is no memory.
@@ -19,6 +20,7 @@
 pub mod child;
 pub mod fiemap;
 pub mod handle;
+pub mod heap;
 pub mod hold;
 pub mod lock;
 pub mod memory;

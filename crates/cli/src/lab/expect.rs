@@ -83,7 +83,8 @@ pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -
         }
     }
     for (name, run) in [(without, control), (with, fault)] {
-        checks.extend(run.victim.stood_still_ns.map(|ns| interrupted(name, run, ns)));
+        let handlers = scenario.handlers.unwrap_or(HANDLERS);
+        checks.extend(run.victim.stood_still_ns.map(|ns| interrupted(name, run, ns, handlers)));
     }
     checks.push(conservation(fault));
     checks
@@ -339,12 +340,12 @@ fn agreement(name: &str, run: &Observed, threads: u32) -> Check {
     .resting_on(Precondition::Nothing)
 }
 
-/// Of the time in which a victim stood still, interrupts take this part at least. The rest is the way into each of them and out
-/// of it, and interrupts that are not told.
+/// Of the time in which a victim stood still, interrupts take this part at least, unless the scenario gives another. The
+/// rest is the way into each of them and out of it, and interrupts that are not told.
 const HANDLERS: f64 = 0.6;
 
 /// Checks that the report's time of interrupts is what the victim's own clock says, without its waiting for a CPU.
-fn interrupted(name: &str, run: &Observed, stood_still_ns: u64) -> Check {
+fn interrupted(name: &str, run: &Observed, stood_still_ns: u64, handlers: f64) -> Check {
     let ledger = run.report.ledger.iter().find(|it| it.victim.pid == Some(run.victim_pid));
     let told = ledger.and_then(|ledger| {
         let on_cpu = ledger.parts.iter().filter(|part| part.state == LedgerState::OnCpu);
@@ -356,7 +357,7 @@ fn interrupted(name: &str, run: &Observed, stood_still_ns: u64) -> Check {
         return Check::new(false, what).about(Topic::Loss).resting_on(Precondition::Nothing);
     };
     let own = stood_still_ns as f64 / run.victim.wall_ns.max(1) as f64 * 1e9;
-    let least = (own - waited - run.stolen_ns_per_s()) * HANDLERS - TOLERANCE_NS_PER_S;
+    let least = (own - waited - run.stolen_ns_per_s()) * handlers - TOLERANCE_NS_PER_S;
     let most = own * (1.0 + TOLERANCE) + TOLERANCE_NS_PER_S;
     Check::new(
         (least..=most).contains(&told),

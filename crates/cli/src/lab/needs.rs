@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a scenario needs from the machine, and whether the machine has it.
 
+use super::fragments;
 use crate::host::cgroup::{Tree, v1_mount};
 use deburr_bpf::sched::plan::names_locks;
 use rustix::param::clock_ticks_per_second;
@@ -55,6 +56,8 @@ pub(crate) enum Need {
     KernelLocks,
     /// Packets that another CPU receives than the one to which they came.
     Rps,
+    /// Memory that can be fragmented, and large pages for which a thread puts it together itself.
+    Compaction,
 }
 
 /// Interval over which idle CPU time is measured.
@@ -84,11 +87,12 @@ impl TryFrom<String> for Need {
             "host-disk" => Ok(Self::HostDisk),
             "kernel-locks" => Ok(Self::KernelLocks),
             "rps" => Ok(Self::Rps),
+            "compaction" => Ok(Self::Compaction),
             _ => text.strip_prefix("cpus>=").and_then(|n| n.parse().ok()).map(Self::Cpus).ok_or(
                 format!(
                     "unknown need `{text}`: `root`, `bpf`, `cgroup-cpu`, `idle-cpu`, `fuse`, `loop`, `ext4`, \
                      `go`, `bdi-limit`, `blkio-throttle`, `cpuset`, `memory-limit`, `realtime`, `overlay`, \
-                     `host-disk`, `kernel-locks`, `rps` and `cpus>=N` exist"
+                     `host-disk`, `kernel-locks`, `rps`, `compaction` and `cpus>=N` exist"
                 ),
             ),
         }
@@ -116,6 +120,7 @@ impl fmt::Display for Need {
             Self::HostDisk => f.write_str("host-disk"),
             Self::KernelLocks => f.write_str("kernel-locks"),
             Self::Rps => f.write_str("rps"),
+            Self::Compaction => f.write_str("compaction"),
         }
     }
 }
@@ -156,6 +161,7 @@ impl Need {
             }),
             Self::Rps => (!Path::new("/sys/class/net/lo/queues/rx-0/rps_cpus").exists())
                 .then(|| "the kernel cannot have other CPUs receive packets (CONFIG_RPS)".into()),
+            Self::Compaction => fragments::unmet(),
             Self::IdleCpu => {
                 let idle = idle_cpus()?;
                 (idle < IDLE_SHARE).then(|| {
@@ -265,6 +271,7 @@ mod tests {
             "host-disk",
             "kernel-locks",
             "rps",
+            "compaction",
         ] {
             assert_eq!(Need::try_from(name.to_owned()).unwrap().to_string(), name);
         }

@@ -59,6 +59,9 @@ pub(crate) struct Scenario {
     /// Lower bound of memory stalls' share of the time in which the victim waits for pages, by the ledger. The rest
     /// is block IO.
     pub(crate) memory_share: Option<f64>,
+    /// Lower bound of what the report says that interrupts took, as a share of the time in which the victim stood still by its
+    /// own clock. Absent = that of soft interrupts, which come many at a time.
+    pub(crate) handlers: Option<f64>,
     /// Part of a file name that the first finding must name.
     pub(crate) file: Option<String>,
     /// Whether system calls are counted as well.

@@ -4,6 +4,7 @@
 use super::computes::ComputesSpec;
 use super::crew::CrewSpec;
 use super::exchange::ExchangeSpec;
+use super::heap::HeapSpec;
 use super::io::BrokerSpec;
 use super::network::NetworkSpec;
 use super::reader::ReaderSpec;
@@ -46,6 +47,8 @@ pub(crate) struct VictimSpec {
     network: Option<NetworkSpec>,
     /// Or a process that computes all the time, and notices when it stands still.
     computes: Option<ComputesSpec>,
+    /// Or one whose memory grows.
+    heap: Option<HeapSpec>,
 }
 
 impl VictimSpec {
@@ -61,6 +64,7 @@ impl VictimSpec {
             ("exchange", self.exchange.is_some()),
             ("network", self.network.is_some()),
             ("computes", self.computes.is_some()),
+            ("heap", self.heap.is_some()),
         ];
         let chosen: Vec<&str> = others.iter().filter(|it| it.1).map(|it| it.0).collect();
         if let [key] = *chosen {
@@ -68,7 +72,7 @@ impl VictimSpec {
             ensure!(!own_work, "`victim.{key}` has no `threads`, `work_us` and `period_us`");
         } else if !chosen.is_empty() {
             bail!(
-                "`victim` is a `broker`, a `service`, a `reader`, a `crew`, an `exchange`, of the `network` or `computes`"
+                "`victim` is a `broker`, a `service`, a `reader`, a `crew`, an `exchange`, of the `network`, a `heap` or `computes`"
             );
         }
         self.as_victim().validate(&self.cgroup)
@@ -94,6 +98,8 @@ impl VictimSpec {
             Box::new(network.clone())
         } else if let Some(computes) = &self.computes {
             Box::new(computes.clone())
+        } else if let Some(heap) = &self.heap {
+            Box::new(heap.clone())
         } else {
             let Self { threads, work_us, period_us, .. } = *self;
             Box::new(Demand { threads, work_us, period_us })

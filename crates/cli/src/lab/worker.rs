@@ -9,10 +9,13 @@ use super::drive::{self, DriveArgs};
 use super::exchange::{self, BackendArgs, ExchangeArgs};
 use super::fanout::{self, FanoutArgs};
 use super::forks::{self, ForksArgs};
+use super::fragments::{self, FragmentsArgs};
+use super::heap::{self, HeapArgs};
 use super::io::{self, IoArgs, SyncsArgs};
 use super::network::{self, NetworkArgs};
 use super::packets::{self, PacketsArgs};
 use super::reader::{self, ReadArgs};
+use super::timers::{self, TimersArgs};
 use super::victim::{self, Demand};
 use crate::host::cgroup;
 use crate::host::guard::{self, JanitorArgs};
@@ -90,6 +93,12 @@ enum Work {
     Computes(ComputesArgs),
     /// Send packets that another CPU receives, for ever
     Packets(PacketsArgs),
+    /// Have timers expire on its CPU, for ever
+    Timers(TimersArgs),
+    /// Have the free memory lie in small pieces, for ever
+    Fragments(FragmentsArgs),
+    /// Use more and more memory from the first line of standard input to the second
+    Heap(HeapArgs),
     /// Start programs that end at once, for ever
     Forks(ForksArgs),
     /// Have everything written out at intervals, for ever
@@ -177,11 +186,14 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<()> {
         Work::Network(network) => return network::work(network),
         Work::Backend(backend) => return exchange::serve(backend),
         Work::Packets(packets) => return packets::send_for_ever(packets),
+        Work::Timers(timers) => return timers::set_for_ever(timers),
+        Work::Fragments(fragments) => return fragments::fragment_for_ever(fragments),
         _ => println!("ready"),
     }
     match &args.work {
         Work::Drive(load) => drive::drive(load),
         Work::Reader(args) => reader::read_until_told(args),
+        Work::Heap(args) => heap::grow_until_told(args),
         Work::Computes(args) => computes::compute_until_told(args),
         Work::Crew(args) => crew::work_until_told(args),
         Work::Exchange(args) => exchange::work_until_told(args),

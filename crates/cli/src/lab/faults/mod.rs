@@ -8,6 +8,7 @@ mod cpuset;
 mod disk_settings;
 mod disk_writer;
 mod fork_storm;
+mod fragments;
 mod io_limit;
 mod load;
 mod lossy_path;
@@ -17,6 +18,7 @@ mod quota;
 mod slow_reads;
 mod spinners;
 mod syncs;
+mod timers;
 mod v1;
 mod weight;
 
@@ -63,6 +65,10 @@ pub(crate) enum FaultSpec {
     Bursts(bursts::Bursts),
     /// Traffic that another CPU receives.
     Packets(packets::Packets),
+    /// Timers that expire on a CPU.
+    Timers(timers::Timers),
+    /// Free memory in small pieces.
+    Fragments(fragments::Fragments),
 }
 
 impl FaultSpec {
@@ -86,6 +92,8 @@ impl FaultSpec {
             Self::LossyPath(fault) => fault,
             Self::Bursts(fault) => fault,
             Self::Packets(fault) => fault,
+            Self::Timers(fault) => fault,
+            Self::Fragments(fault) => fault,
         }
     }
 }

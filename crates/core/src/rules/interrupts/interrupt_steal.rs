@@ -214,7 +214,10 @@ fn lines(view: &View, groups: &Groups<'_>, it: &Loser<'_, '_>) -> Vec<Evidence> 
         |name: &str, ns: u64, note: String| evidence(view, name, ns as f64, Unit::Ns, label, note);
     let on_cpu_ns = it.usage.states.on_cpu_ns;
     let of_cpu = units::share(it.taken.ns as f64 / on_cpu_ns.max(1) as f64);
-    let note = format!("{of_cpu} of the time in which its threads held CPUs");
+    let note = format!(
+        "{of_cpu} of the time in which its threads held CPUs; the way into each of them and out of it comes on top, and is \
+         not measured"
+    );
     let mut lines = vec![time("taken by interrupts", it.taken.ns, note)];
     for by in it.named() {
         let name = format!("{} on CPU {}", name(&by.source), by.cpu);
@@ -251,6 +254,9 @@ fn rhythm(it: &Loser<'_, '_>, by: &TakenBy) -> String {
         if let Some(ns) = it.rhythm_ns(by) {
             note.push_str(&format!(", one every {}", units::duration(ns as f64)));
         }
+    }
+    if by.source.kind == InterruptKind::Timer {
+        note.push_str("; who sets these timers is not observed");
     }
     note
 }
@@ -309,9 +315,13 @@ fn fixes(it: &Loser<'_, '_>) -> Vec<Fix> {
     }
     fixes.truncate(2);
     if let Some(by) = it.taken.by.first() {
+        let less = match (by.source.kind, by.source.name.as_str()) {
+            (InterruptKind::Soft, "NET_RX" | "NET_TX") => ", or have nobody send so much to it",
+            _ => "",
+        };
         fixes.push(Fix {
             action: format!(
-                "have the victim run on other CPUs than CPU {} (`taskset`, a cpuset), or have nobody send so much to it",
+                "have the victim run on other CPUs than CPU {} (`taskset`, a cpuset){less}",
                 by.cpu
             ),
             command: None,

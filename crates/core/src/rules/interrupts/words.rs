@@ -62,8 +62,9 @@ pub(super) fn fix(source: &InterruptSource, cpu: u32) -> Fix {
         ),
         (InterruptKind::Timer, _) => (
             format!(
-                "find who has so many timers expire on CPU {cpu}: profilers that sample at a high rate, and threads that \
-                 sleep for microseconds"
+                "find who has so many timers expire on CPU {cpu}: profilers that sample at a high rate, threads that sleep \
+                 for microseconds, and programs that set timers one by one (`perf record -a -C {cpu} -e \
+                 timer:hrtimer_start -- sleep 5`, then `perf report --sort comm`, says who sets them)"
             ),
             "what waits for these timers may need their precision",
         ),

@@ -58,10 +58,13 @@ fn finding(view: &View, victim: &Victim<'_, '_>) -> Finding {
     let mut lines = lines(view, group);
     lines.push(confidence.evidence(view));
     let spends = words::verb(group, "spends", "spend");
-    let why = if moves {
-        "moving memory, to get large pages"
+    let (why, expect) = if moves {
+        (
+            "moving memory, to get large pages",
+            "where it does not ask for large pages, or free memory lies in one piece, this time falls",
+        )
     } else {
-        "freeing memory, because the host has none left"
+        ("freeing memory, because the host has none left", "with more free memory, this time falls")
     };
     Finding {
         title: format!(
@@ -73,7 +76,7 @@ fn finding(view: &View, victim: &Victim<'_, '_>) -> Finding {
         cost: loss.cost(),
         evidence: lines,
         fix: fixes(moves),
-        confirm: Some(words::look_again(group, "with more free memory, this time falls".into())),
+        confirm: Some(words::look_again(group, expect.into())),
         ..RULE.finding(*severity, confidence.value())
     }
 }
@@ -133,5 +136,10 @@ fn fixes(moves: bool) -> Vec<Fix> {
         "ask for large pages in the background only (`/sys/kernel/mm/transparent_hugepage/defrag`: `defer`)",
         "memory is mapped in small pages until the background thread has made large ones",
     );
-    if moves { vec![seldom, less] } else { vec![less, earlier] }
+    let sooner = fix(
+        "have the kernel put free memory together in the background, sooner (`vm.compaction_proactiveness`) or once \
+         (`vm.compact_memory`)",
+        "that takes CPU time, and whoever uses a page that is moved waits meanwhile",
+    );
+    if moves { vec![seldom, sooner, less] } else { vec![less, earlier] }
 }

@@ -92,6 +92,30 @@ fn many_interrupts_of_little_time_are_no_reason() {
     assert_eq!(each(4 * US, 400_000), Some(Severity::High));
 }
 
+/// Whoever sets timers is not observed, and sends nothing.
+#[test]
+fn who_sets_timers_is_not_known_and_how_to_see_it_is_told() {
+    let timers = InterruptTick {
+        kind: InterruptKind::Timer,
+        name: String::new(),
+        ..interrupts(API, 1600 * MS, 320_000)
+    };
+    let said = |found: &Finding| {
+        let notes = found.evidence.iter().filter_map(|line| line.note.as_ref());
+        notes.chain(found.fix.iter().map(|fix| &fix.action)).fold(String::new(), |all, it| all + it)
+    };
+    let of_timers = said(&found([timers]).unwrap());
+    let of_packets = said(&found([interrupts(API, 1600 * MS, 320_000)]).unwrap());
+    for (words, of) in [
+        ("who sets these timers is not observed", &of_timers),
+        ("timer:hrtimer_start", &of_timers),
+        ("nobody send so much", &of_packets),
+    ] {
+        let other = if std::ptr::eq(of, &of_timers) { &of_packets } else { &of_timers };
+        assert!(of.contains(words) && !other.contains(words), "{words}: {of_timers}\n{of_packets}");
+    }
+}
+
 /// A process that sends to its own host serves the soft interrupts of what it sends, at the end of its calls.
 #[test]
 fn what_a_process_asks_for_itself_is_its_work() {

@@ -106,6 +106,28 @@ fn the_kernels_own_threads_hurt_nobody() {
     assert!(found.evidence.iter().any(|line| line.name == "compaction in the background"));
 }
 
+/// A host whose free memory is in pieces may have half of it free: more is of no use.
+#[test]
+fn who_needs_large_pages_is_not_told_to_free_memory_first() {
+    let mut scene = Scene::new(4, 10 * S);
+    scene.sees_reclaim();
+    let api = scene.process("api", None);
+    scene.did(api, &ProcessActivity { on_cpu_ns: 2 * S, ..ProcessActivity::default() });
+    for second in 0..10 {
+        let moved = ReclaimTick {
+            kind: ReclaimKind::Compaction,
+            ..reclaim(second, api, None, 100 * MS, 0)
+        };
+        scene.reclaims(moved);
+    }
+    let expected = |found: &Finding| found.confirm.as_ref().and_then(|it| it.expect.clone());
+    let (moves, frees) = (of(&scene, "MEM002"), of(&full_host(), "MEM002"));
+    assert!(moves.title.contains("moving memory"), "{}", moves.title);
+    assert!(expected(&moves).unwrap().contains("large pages"), "{moves:?}");
+    assert!(moves.fix[1].action.contains("vm.compaction_proactiveness"), "{:?}", moves.fix);
+    assert!(expected(&frees).unwrap().contains("more free memory"), "{frees:?}");
+}
+
 /// A service that waits for memory for 3 s, of which it frees some itself.
 fn waiting(freed_ns: u64, bound: MemoryBound, own_refaults: Option<u64>, of_host: u64) -> Scene {
     let mut scene = Scene::new(4, 10 * S);
