@@ -17,19 +17,19 @@ CPUSET_TREE = "/sys/fs/cgroup/cpuset"
 LIMIT_S = 120
 
 
-def compiled(directory):
-    """Compiles worker.c in that directory; returns the path of the program."""
+def compiled(directory, name="worker"):
+    """Compiles worker.c, or another, in that directory; returns the path of the program."""
     compiler = next((name for name in ("cc", "clang", "gcc") if shutil.which(name)), None)
     if not compiler:
         raise Missing("no C compiler")
-    program = os.path.join(directory, "worker")
+    program = os.path.join(directory, name)
     done = subprocess.run(
-        [compiler, "-O2", "-o", program, os.path.join(HERE, "worker.c"), "-lpthread", "-lm"],
+        [compiler, "-O2", "-o", program, os.path.join(HERE, f"{name}.c"), "-lpthread", "-lm"],
         capture_output=True,
         text=True,
     )
     if done.returncode:
-        raise Missing(f"worker.c does not compile: {done.stderr.strip()[-300:]}")
+        raise Missing(f"{name}.c does not compile: {done.stderr.strip()[-300:]}")
     return program
 
 

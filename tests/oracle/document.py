@@ -219,3 +219,47 @@ def write_blocks(path, runs, options):
         lines += [f"  - {line}" for line in [*run.broken, *run.beyond("always")]]
     with open(path, "w") as file:
         file.write("\n".join(lines) + "\n")
+
+
+SLEEPS_HEAD = """# How accurate deburr is about sleeps and interrupts
+
+Written by `make oracle`; not by hand. `tests/oracle/sleeps` lets random threads sleep, wake each other, compute and send datagrams;
+`perf record` traces switches, wake-ups, system calls and interrupts, and `deburr record` looks at the same time.
+
+- *asleep by call*, *asleep by object*, *woken by*: the kind of sleep of a process that is furthest apart, in points of its wall time.
+- *taken by interrupts*, *soft interrupts of its own*, *in the kernel*: points of its time on CPUs, less 1.5 us an interrupt, and less
+  three standard deviations of the kernel's own sampling by ticks for the last.
+- Left out, because the trace does not tell it: which uninterruptible sleep is block IO or memory, what an event poll found ready,
+  processes that exist for less than a second, exceptions, and interrupts between processors.
+"""
+
+
+def write_sleeps(path, runs, options):
+    """Writes docs/accuracy-asleep.md out of the first attempts so far."""
+    firsts = [first for first, _ in runs]
+    judged = [run for run in firsts if run.outcome == "judged"]
+    rows = defaultdict(list)
+    for run in judged:
+        for difference in run.differences:
+            rows[difference.measure].append((difference.error, run, difference))
+    lines = [
+        SLEEPS_HEAD,
+        f"- Date: {datetime.date.today()}; {len(runs)} runs of {options.seconds} s, {len(runs) - len(judged)} not judged.",
+        f"- Machine: {os.cpu_count()} CPUs, Linux {platform.release()}, load average {os.getloadavg()[0]:.1f} at the end.",
+        "",
+        "| measure | processes | median | p95 | worst | seed of the worst | of what | bounds: mostly, always |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for measure, errors in rows.items():
+        errors.sort(key=lambda row: row[0])
+        values = [error for error, _, _ in errors]
+        worst, run, difference = errors[-1]
+        p95 = values[min(len(values) - 1, int(len(values) * 0.95))]
+        lines.append(
+            f"| {measure} | {len(values)} | {statistics.median(values):.2f} | {p95:.2f} | {worst:.2f} | {run.seed} "
+            f"| {difference.what} | {difference.mostly:.0f}, {difference.always:.0f} |"
+        )
+    verdicts = Counter(run.verdict() for run in firsts)
+    lines += ["", f"Within all bounds: {verdicts['ok']}; within those for always: {verdicts['mostly']}; outside: {verdicts['off']}."]
+    with open(path, "w") as file:
+        file.write("\n".join(lines) + "\n")

@@ -45,16 +45,19 @@ def tracefs(event="sched/sched_switch"):
 
 
 class Recorder:
-    """perf while it records; `stop` ends it."""
+    """perf while it records; `stop` ends it. `filters` {event: expression}: only such events of it."""
 
-    def __init__(self, path, kinds=SCHED):
+    def __init__(self, path, kinds=SCHED, filters=None):
         self.path = path
         control, self.commands = os.pipe()
         self.answers, answer = os.pipe()
-        events = ",".join(event for event, *_ in kinds.values())
+        events = []
+        for event, *_ in kinds.values():
+            expression = (filters or {}).get(event)
+            events += ["-e", event, *(["--filter", expression] if expression else [])]
         self.process = subprocess.Popen(
             ["perf", "record", "-q", "-a", "-k", "CLOCK_MONOTONIC", "-m", BUFFER, "-B", "-N", "-D", "-1",
-             f"--control=fd:{control},{answer}", "-e", events, "-o", path],
+             f"--control=fd:{control},{answer}", *events, "-o", path],
             pass_fds=[control, answer], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         )  # fmt: skip
         os.close(control)

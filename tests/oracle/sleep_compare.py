@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Compares what deburr says of sleeps and interrupts with the replay of a trace, process by process."""
+
+import json
+import math
+import os
+import platform
+import re
+import subprocess
+from collections import defaultdict
+
+import compare
+import recording as recordings
+from compare import Difference, nearest
+from sleep_replay import END, within
+
+# Calls whose first argument is a descriptor.
+ON_FILES = {
+    "read", "write", "pread64", "pwrite64", "recvfrom", "sendto", "flock", "fcntl", "fsync", "fdatasync", "epoll_wait", "ioctl",
+}  # fmt: skip
+EPOLL = ["epoll_wait", "epoll_pwait"]
+# Sleeps that take longer than this may be told before they end.
+HELD_NS = 900_000_000
+# What is compared of processes that were on a CPU for this share of their time at least.
+LEAST_ON_CPU = 0.02
+# The kernel looks so often whether the program or the kernel runs.
+TICK_NS = 4_000_000
+# Allowance for an interrupt, in ns: two pairs of readings of a clock, and what is called in between.
+INTERRUPT_NS = 1_500
+# deburr sums what took less than this of a second of a process, for each kind and CPU.
+SUMMED_NS = 100_000
+
+
+def call_names():
+    """{number: name} of system calls, from the C library's headers."""
+    done = subprocess.run(["cc", "-E", "-dM", "-include", "sys/syscall.h", "-x", "c", "/dev/null"], capture_output=True, text=True)
+    return {int(number): name for name, number in re.findall(r"#define __NR_(\w+) (\d+)\n", done.stdout)}
+
+
+def files_of(pids):
+    """{pid: {descriptor: what it is}}, and {inode of a socket of TCP or UDP: (protocol, local, remote)}."""
+    files = {}
+    for pid in pids:
+        files[pid] = {}
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            path = os.readlink(f"/proc/{pid}/fd/{name}")
+            if path.startswith("/") and not path.startswith("/dev/"):
+                at = os.stat(f"/proc/{pid}/fd/{name}")
+                path = f"file {os.major(at.st_dev)}:{os.minor(at.st_dev)} {at.st_ino}"
+            files[pid][int(name)] = path
+    sockets = {}
+    for protocol in "tcp", "udp":
+        with open(f"/proc/{pids[0]}/net/{protocol}") as table:
+            for line in table.readlines()[1:]:
+                words = line.split()
+                sockets[words[9]] = protocol, *(address(word) for word in words[1:3])
+    return files, sockets
+
+
+def address(word):
+    number, port = word.split(":")
+    return f"{'.'.join(str(byte) for byte in bytes.fromhex(number)[::-1])}:{int(port, 16)}"
+
+
+class Truth:
+    """What the trace says of a process: sums in ns. `woken` has (least, most), since what sleeps on for long may be told before it
+    ends."""
+
+    def __init__(self):
+        self.wall_ns = self.on_cpu_ns = self.in_calls_ns = self.short_ns = 0
+        self.by_call, self.by_object = defaultdict(int), defaultdict(int)
+        self.woken, self.long = defaultdict(int), defaultdict(int)
+        self.interrupts, self.counts = defaultdict(int), defaultdict(int)
+
+
+class Witness:
+    """{pid: Truth} of the processes of a workload, in the window of a recording."""
+
+    def __init__(self, replay, trace, pids, files, window):
+        self.start_ns, self.end_ns = window
+        self.names = call_names()
+        self.files, self.sockets = files
+        self.pids, self.process_of = set(pids), trace.process_of
+        self.polled = {(self.process_of.get(tid), number): to for (tid, number), to in replay.polled.items()}
+        self.of = {pid: Truth() for pid in pids}
+        for tid, thread in replay.threads.items():
+            truth = self.of.get(self.process_of.get(tid))
+            if truth:
+                truth.wall_ns += within(thread.born, replay.died.get(tid, END), *window)
+        for sleep in replay.sleeps:
+            self.add_sleep(sleep)
+        for (tid, kind, own), all in replay.interrupts.items():
+            truth = self.of.get(self.process_of.get(tid))
+            for start, _, ns in all if truth else ():
+                if window[0] <= start < window[1]:
+                    truth.interrupts[kind, own] += ns
+                    truth.counts[kind, own] += 1
+        for tid, stays in replay.running.items():
+            truth = self.of.get(self.process_of.get(tid))
+            for start, end, in_call in stays if truth else ():
+                ns = within(start, end, *window)
+                truth.on_cpu_ns += ns
+                truth.in_calls_ns += ns if in_call else 0
+
+    def add_sleep(self, sleep):
+        pid = self.process_of.get(sleep.tid)
+        truth = self.of.get(pid)
+        ns = within(sleep.since, sleep.end, self.start_ns, self.end_ns)
+        if not truth or not ns:
+            return
+        name = self.name(sleep.call)
+        truth.by_call[sleep.state, name] += ns
+        truth.by_object[name, self.object(pid, sleep.call)] += ns
+        by = self.waker(pid, sleep) if sleep.end < self.end_ns else "not yet"
+        truth.woken[by] += ns
+        if sleep.end - sleep.since > HELD_NS:
+            truth.long[by] += ns
+
+    def name(self, call):
+        return self.names.get(call[0], f"syscall_{call[0]}") if call else "(page fault)"
+
+    def file(self, pid, call):
+        """The descriptor's file, of an event poll that of what it waits for."""
+        name, number = self.name(call), call[1][0]
+        if name in EPOLL:
+            number = self.polled.get((pid, number))
+        return self.files.get(pid, {}).get(number, "?")
+
+    def socket(self, pid, call):
+        """Protocol, local and remote address, if it is a call on such a socket."""
+        if not call or self.name(call) not in ON_FILES:
+            return None
+        found = re.fullmatch(r"socket:\[(\d+)\]", self.file(pid, call))
+        return found and self.sockets.get(found[1])
+
+    def object(self, pid, call):
+        name = self.name(call)
+        if name == "futex":
+            word, op, value = call[1][:3]
+            return f"futex {word:x} op {op & 0x7F} value {min(value & 0xFFFFFFFF, 3)}"
+        if name in EPOLL or not call or name not in ON_FILES:
+            return "(epoll)" if name in EPOLL else "-"
+        file = self.file(pid, call)
+        if file.startswith("pipe:"):
+            return "pipe"
+        if file.startswith("anon_inode:["):
+            return file[12:-1][:7]
+        if file.startswith("socket:"):
+            found = self.socket(pid, call)
+            remote = found and not found[2].endswith(":0") and found[2]
+            return f"{found[0]} {remote or '-'}" if found else "unix"
+        return "character" if file.startswith("/dev/") else file
+
+    def waker(self, pid, sleep):
+        if not sleep.waker:
+            return "not known"
+        context, tid, call = sleep.waker
+        by = self.process_of.get(tid)
+        if context == "hard":
+            return "hard interrupt"
+        if context == "soft":
+            mine, its = self.socket(pid, sleep.call), self.socket(by, call)
+            at_other_end = mine and its and mine[0] == its[0] and mine[1] == its[2] and (mine[2] == its[1] or mine[0] == "udp")
+            return f"sender {by}" if at_other_end else "soft interrupt"
+        return "not known" if not tid else f"process {by}" if by in self.pids else "another process"
+
+
+class Said:
+    """The same by deburr's recording."""
+
+    def __init__(self, path):
+        connection = recordings.opened(path)
+        self.window = recordings.window(connection)
+        self.pids = dict(connection.execute("SELECT proc, pid FROM process WHERE many IS NOT 1 ORDER BY seq"))
+        self.of = defaultdict(Truth)
+        self.looked_at = defaultdict(int)
+        rows = connection.execute("SELECT proc, state, call, slept_on, woken, ns, looked_at FROM sleep")
+        for proc, state, call, on, woken, ns, looked_at in rows:
+            pid = self.pids.get(proc)
+            of = self.of[pid]
+            of.by_call["S" if state == "asleep" else "D", call] += ns
+            of.by_object[call, "(epoll)" if call in EPOLL else object_of(json.loads(on))] += ns
+            of.woken[self.waker(json.loads(woken))] += ns
+            self.looked_at[pid] += looked_at
+        for proc, kind, context, ns in connection.execute("SELECT proc, kind, context, ns FROM interrupts"):
+            self.of[self.pids.get(proc)].interrupts[kind, context == "own_call"] += ns
+        readings = defaultdict(list)
+        for proc, user, system in connection.execute("SELECT proc, user_ns, system_ns FROM cpu_time ORDER BY t_ns"):
+            readings[self.pids.get(proc)].append((user, system))
+        # {pid: (in the program, in the kernel)}
+        self.cpu_time = {pid: [end - start for start, end in zip(of[0], of[-1])] for pid, of in readings.items()}
+        rows = connection.execute(
+            "SELECT proc, sum(wall_ns), sum(block_io_ns + mem_stall_ns + uninterruptible_ns + sleep_ns) FROM process_tick GROUP BY proc"
+        )
+        self.wall = {self.pids.get(proc): (wall, asleep) for proc, wall, asleep in rows}
+        connection.close()
+
+    def waker(self, woken):
+        by, pid = woken["by"], self.pids.get(woken.get("proc"))
+        return {"thread": f"process {pid}", "sender": f"sender {pid}"}.get(by, by.replace("_", " "))
+
+
+def object_of(on):
+    kind = on["kind"]
+    if kind == "kernel_lock":
+        return object_of(on["within"])
+    if kind == "futex":
+        return f"futex {on['address']:x} op {on['op']} value {on['value']}"
+    if kind == "file":
+        return f"file {on['device']} {on['inode']}"
+    if kind == "inet":
+        return f"{on['protocol']} {on['remote'] or '-'}"
+    return {"anonymous": on.get("name"), "not_known": "-"}.get(kind, kind)
+
+
+def differences(replay, trace, said, judged, pids, files):
+    witness = Witness(replay, trace, pids, files, said.window)
+    for pid in judged:
+        true, told = witness.of[pid], said.of.get(pid)
+        wall_ns, _ = said.wall.get(pid, (0, 0))
+        if true.wall_ns < compare.LEAST_WALL_NS:
+            continue
+        who = f"process {pids.index(pid)}"
+        yield points(pid, who, "wall time", "all", wall_ns, true.wall_ns, true.wall_ns)
+        if not told:
+            yield points(pid, who, "asleep by call", "all", 0, sum(true.by_call.values()), true.wall_ns)
+            continue
+        yield worst(pid, who, "asleep by call", told.by_call, true.by_call, true.wall_ns)
+        yield worst(pid, who, "asleep by object", told.by_object, true.by_object, true.wall_ns)
+        told_by = {key if int(key.split()[-1]) in pids else "another process" if key.startswith("process") else "soft interrupt": 0
+                   for key in told.woken if key.split()[-1].isdigit()}  # fmt: skip
+        woken = defaultdict(int, told_by)
+        for key, ns in told.woken.items():
+            number = key.split()[-1]
+            if (number.isdigit() and int(number) not in pids) or number == "None":
+                key = "another process" if key.startswith("process") else "soft interrupt"
+            woken[key] += ns
+        yield worst(pid, who, "woken by", woken, true.woken, true.wall_ns, true.long)
+        if true.on_cpu_ns > LEAST_ON_CPU * true.wall_ns:
+            yield from of_cpu(pid, who, told, true, said)
+
+
+def of_cpu(pid, who, told, true, said):
+    for kind in "soft", "timer", "device":
+        mine, its = (sum(of.interrupts[kind, own] for own in (False, True)) for of in (told, true))
+        count = sum(true.counts[kind, own] for own in (False, True))
+        yield points(pid, who, "taken by interrupts", kind, mine, its, true.on_cpu_ns, INTERRUPT_NS * count)
+    mine, its = (of.interrupts["soft", True] for of in (told, true))
+    yield points(pid, who, "soft interrupts of its own", "soft", mine, its, true.on_cpu_ns, INTERRUPT_NS * true.counts["soft", True])
+    user, system = said.cpu_time.get(pid, (0, 0))
+    if user + system:
+        interrupts = sum(true.interrupts.values())
+        least, share = true.in_calls_ns / true.on_cpu_ns, system / (user + system)
+        most = least + interrupts / true.on_cpu_ns
+        sampled = 3 * math.sqrt(TICK_NS * max(least * (1 - least), 0.01) / true.on_cpu_ns)
+        its = nearest(share, least, most)
+        yield points(pid, who, "in the kernel", "system", share * 1e9, its * 1e9, 1e9, sampled * 1e9)
+
+
+def worst(pid, who, measure, told, true, wall_ns, long=None):
+    """The difference of the kind that is furthest apart."""
+    def apart(key):
+        least = true.get(key, 0) - (long or {}).get(key, 0)
+        most = true.get(key, 0) + (sum(long.values()) if long and key == "not yet" else 0)
+        return abs(told.get(key, 0) - nearest(told.get(key, 0), least, most))
+
+    key = max(told.keys() | true.keys(), key=apart)
+    its = told.get(key, 0)
+    of_truth = true.get(key, 0) if apart(key) == 0 else its - apart(key) if its > true.get(key, 0) else its + apart(key)
+    return points(pid, who, measure, key if isinstance(key, str) else ", ".join(key), its, of_truth, wall_ns)
+
+
+def points(pid, who, measure, what, told_ns, true_ns, whole_ns, slack_ns=0):
+    told, true = told_ns / whole_ns * 100, true_ns / whole_ns * 100
+    error = max(abs(told - true) - slack_ns / whole_ns * 100, 0)
+    return Difference(pid, who, f"{measure}: {what}", true, told, error, compare.POINTS_MOSTLY, compare.POINTS_ALWAYS, "points", measure)
