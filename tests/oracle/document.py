@@ -227,10 +227,10 @@ Written by `make oracle`; not by hand. `tests/oracle/sleeps` lets random threads
 `perf record` traces switches, wake-ups, system calls and interrupts, and `deburr record` looks at the same time.
 
 - *asleep by call*, *asleep by object*, *woken by*: the kind of sleep of a process that is furthest apart, in points of its wall time.
-- *taken by interrupts*, *soft interrupts of its own*, *in the kernel*: points of its time on CPUs, less 1.5 us an interrupt, and less
-  three standard deviations of the kernel's own sampling by ticks for the last.
+- *taken by interrupts*, *soft interrupts of its own*: points of its time on CPUs, less 1.5 us an interrupt.
 - Left out, because the trace does not tell it: which uninterruptible sleep is block IO or memory, what an event poll found ready,
-  processes that exist for less than a second, exceptions, and interrupts between processors.
+  processes that exist for less than a second, exceptions, and interrupts between processors. Time in the program and in the kernel is
+  not compared: to trace calls takes time in the kernel outside of them.
 """
 
 

@@ -2,9 +2,7 @@
 """Compares what deburr says of sleeps and interrupts with the replay of a trace, process by process."""
 
 import json
-import math
 import os
-import platform
 import re
 import subprocess
 from collections import defaultdict
@@ -23,12 +21,8 @@ EPOLL = ["epoll_wait", "epoll_pwait"]
 HELD_NS = 900_000_000
 # What is compared of processes that were on a CPU for this share of their time at least.
 LEAST_ON_CPU = 0.02
-# The kernel looks so often whether the program or the kernel runs.
-TICK_NS = 4_000_000
 # Allowance for an interrupt, in ns: two pairs of readings of a clock, and what is called in between.
 INTERRUPT_NS = 1_500
-# deburr sums what took less than this of a second of a process, for each kind and CPU.
-SUMMED_NS = 100_000
 
 
 def call_names():
@@ -67,7 +61,7 @@ class Truth:
     ends."""
 
     def __init__(self):
-        self.wall_ns = self.on_cpu_ns = self.in_calls_ns = self.short_ns = 0
+        self.wall_ns = self.on_cpu_ns = 0
         self.by_call, self.by_object = defaultdict(int), defaultdict(int)
         self.woken, self.long = defaultdict(int), defaultdict(int)
         self.interrupts, self.counts = defaultdict(int), defaultdict(int)
@@ -97,10 +91,9 @@ class Witness:
                     truth.counts[kind, own] += 1
         for tid, stays in replay.running.items():
             truth = self.of.get(self.process_of.get(tid))
-            for start, end, in_call in stays if truth else ():
+            for start, end, _ in stays if truth else ():
                 ns = within(start, end, *window)
                 truth.on_cpu_ns += ns
-                truth.in_calls_ns += ns if in_call else 0
 
     def add_sleep(self, sleep):
         pid = self.process_of.get(sleep.tid)
@@ -173,22 +166,15 @@ class Said:
         self.window = recordings.window(connection)
         self.pids = dict(connection.execute("SELECT proc, pid FROM process WHERE many IS NOT 1 ORDER BY seq"))
         self.of = defaultdict(Truth)
-        self.looked_at = defaultdict(int)
-        rows = connection.execute("SELECT proc, state, call, slept_on, woken, ns, looked_at FROM sleep")
-        for proc, state, call, on, woken, ns, looked_at in rows:
+        rows = connection.execute("SELECT proc, state, call, slept_on, woken, ns FROM sleep")
+        for proc, state, call, on, woken, ns in rows:
             pid = self.pids.get(proc)
             of = self.of[pid]
             of.by_call["S" if state == "asleep" else "D", call] += ns
             of.by_object[call, "(epoll)" if call in EPOLL else object_of(json.loads(on))] += ns
             of.woken[self.waker(json.loads(woken))] += ns
-            self.looked_at[pid] += looked_at
         for proc, kind, context, ns in connection.execute("SELECT proc, kind, context, ns FROM interrupts"):
             self.of[self.pids.get(proc)].interrupts[kind, context == "own_call"] += ns
-        readings = defaultdict(list)
-        for proc, user, system in connection.execute("SELECT proc, user_ns, system_ns FROM cpu_time ORDER BY t_ns"):
-            readings[self.pids.get(proc)].append((user, system))
-        # {pid: (in the program, in the kernel)}
-        self.cpu_time = {pid: [end - start for start, end in zip(of[0], of[-1])] for pid, of in readings.items()}
         rows = connection.execute(
             "SELECT proc, sum(wall_ns), sum(block_io_ns + mem_stall_ns + uninterruptible_ns + sleep_ns) FROM process_tick GROUP BY proc"
         )
@@ -227,9 +213,7 @@ def differences(replay, trace, said, judged, pids, files):
             continue
         yield worst(pid, who, "asleep by call", told.by_call, true.by_call, true.wall_ns)
         yield worst(pid, who, "asleep by object", told.by_object, true.by_object, true.wall_ns)
-        told_by = {key if int(key.split()[-1]) in pids else "another process" if key.startswith("process") else "soft interrupt": 0
-                   for key in told.woken if key.split()[-1].isdigit()}  # fmt: skip
-        woken = defaultdict(int, told_by)
+        woken = defaultdict(int)
         for key, ns in told.woken.items():
             number = key.split()[-1]
             if (number.isdigit() and int(number) not in pids) or number == "None":
@@ -237,24 +221,16 @@ def differences(replay, trace, said, judged, pids, files):
             woken[key] += ns
         yield worst(pid, who, "woken by", woken, true.woken, true.wall_ns, true.long)
         if true.on_cpu_ns > LEAST_ON_CPU * true.wall_ns:
-            yield from of_cpu(pid, who, told, true, said)
+            yield from of_cpu(pid, who, told, true)
 
 
-def of_cpu(pid, who, told, true, said):
+def of_cpu(pid, who, told, true):
     for kind in "soft", "timer", "device":
         mine, its = (sum(of.interrupts[kind, own] for own in (False, True)) for of in (told, true))
         count = sum(true.counts[kind, own] for own in (False, True))
         yield points(pid, who, "taken by interrupts", kind, mine, its, true.on_cpu_ns, INTERRUPT_NS * count)
     mine, its = (of.interrupts["soft", True] for of in (told, true))
     yield points(pid, who, "soft interrupts of its own", "soft", mine, its, true.on_cpu_ns, INTERRUPT_NS * true.counts["soft", True])
-    user, system = said.cpu_time.get(pid, (0, 0))
-    if user + system:
-        interrupts = sum(true.interrupts.values())
-        least, share = true.in_calls_ns / true.on_cpu_ns, system / (user + system)
-        most = least + interrupts / true.on_cpu_ns
-        sampled = 3 * math.sqrt(TICK_NS * max(least * (1 - least), 0.01) / true.on_cpu_ns)
-        its = nearest(share, least, most)
-        yield points(pid, who, "in the kernel", "system", share * 1e9, its * 1e9, 1e9, sampled * 1e9)
 
 
 def worst(pid, who, measure, told, true, wall_ns, long=None):

@@ -122,10 +122,12 @@ static void sleep_for(double us)
 		nanosleep(&time, NULL);
 }
 
+/* Reading the clock may be a system call: it is read about ten times in a millisecond. */
 static void spin_for(double us)
 {
 	for (double end = now_us() + us; now_us() < end;)
-		;
+		for (volatile int i = 0; i < 100000; i++)
+			;
 }
 
 static void pause_now(struct thread *self)
