@@ -72,7 +72,7 @@ struct tcp_sock {
 	__u64 bytes_received;
 	__u32 rcv_nxt;
 	__u32 copied_seq;
-	__u32 snd_wnd;   /* bytes that the other end has room for, as it last said */
+	__u32 snd_wnd; /* bytes that the other end has room for, as it last said */
 	/* What it does since chrono_start, in jiffies, and the sums of what it did before. */
 	__u32 chrono_start;
 	__u32 chrono_stat[3];

@@ -312,13 +312,13 @@ struct sched_sleep {
 	__u16 family; /* of a socket; 0 = it is none */
 	__u16 socket_type;
 	__u8 socket_state;
-	__u8 state;       /* of the ledger */
-	__u8 context;     /* enum sleep_context */
-	__u8 mark;        /* a unix socket that was bound, or whose listener was; one of TCP on
-			     which its process has sent, and has not read yet */
-	__u8 ready;       /* the socket is the first that an event poll found ready */
-	__u8 lock;        /* enum sleep_lock; not told of who sleeps in a call on a socket */
-	__u32 write_seq;  /* number of the next byte that is sent by a socket of TCP */
+	__u8 state;      /* of the ledger */
+	__u8 context;    /* enum sleep_context */
+	__u8 mark;       /* a unix socket that was bound, or whose listener was; one of TCP on
+			    which its process has sent, and has not read yet */
+	__u8 ready;      /* the socket is the first that an event poll found ready */
+	__u8 lock;       /* enum sleep_lock; not told of who sleeps in a call on a socket */
+	__u32 write_seq; /* number of the next byte that is sent by a socket of TCP */
 };
 
 /* The sleeps that ended on a CPU. */
