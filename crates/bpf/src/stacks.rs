@@ -18,7 +18,7 @@ unsafe impl Plain for stacks_cpu {}
 // SAFETY: as above.
 unsafe impl Plain for stacks_entry {}
 
-const PROGRAMS: [&str; 2] = ["on_sleep", "on_end"];
+const HOOKED: [&str; 2] = ["on_sleep", "on_end"];
 
 /// `STACK_ENTRIES` of `stacks.h`.
 const ENTRIES: u32 = 1024;
@@ -67,7 +67,7 @@ impl StacksProbe {
     /// # Errors
     /// The error of libbpf or the kernel, with the operation that failed.
     pub fn open(watched: &Watched, cpus: u32) -> Result<Self, String> {
-        let object = LoadedObject::load(StacksSkelBuilder::default(), &PROGRAMS, |open| {
+        let object = LoadedObject::load(StacksSkelBuilder::default(), &HOOKED, |open| {
             let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
             rodata.thread_mask = watched.slots - 1;
             rodata.preempt_minus_rq = watched.preempt_minus_rq;

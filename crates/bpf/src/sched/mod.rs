@@ -18,15 +18,17 @@ mod threads;
 mod timeline;
 mod unseen;
 mod waiting;
+mod watched;
 
 pub use blame::{Blame, ProbeCulprit, Sums};
 pub use delta::ThreadDelta;
 pub use moves::LastMove;
-pub use sleep::{Call, Context, Inet, KernelLock, LockKind, Object, Sleep, Waker, Watched};
+pub use sleep::{Call, Context, Inet, KernelLock, LockKind, Object, Sleep, Waker};
 pub use threads::ThreadScan;
 pub use timeline::{Run, Timeline};
 pub use unseen::UnseenProcess;
 pub use waiting::{Waiter, Waiting};
+pub use watched::Watched;
 
 use crate::mapped::{Mapped, MappedOnUse, Plain, set};
 use crate::object::LoadedObject;

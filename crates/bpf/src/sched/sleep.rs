@@ -12,7 +12,6 @@ use libbpf_rs::{MapCore as _, MapFlags};
 use std::borrow::Cow;
 use std::mem::offset_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd as _, OwnedFd};
 use std::str::FromStr as _;
 use syscalls::Sysno;
 
@@ -343,15 +342,6 @@ fn sleep_of(it: &sched_sleep) -> Sleep {
     }
 }
 
-/// The table of the watched threads, and what the probe has found out about the kernel's memory.
-#[derive(Debug)]
-pub struct Watched {
-    pub(crate) watches: OwnedFd,
-    pub(crate) slots: u32,
-    pub(crate) preempt_minus_rq: i64,
-    pub(crate) regs_offset: u64,
-}
-
 /// Where a watched thread is, if another one is at its first place; as in `sched_watch.bpf.h`.
 fn second_place(tid: u32) -> u32 {
     tid.wrapping_mul(0x9e37_79b1) >> 7
@@ -361,7 +351,7 @@ fn second_place(tid: u32) -> u32 {
 #[derive(Default)]
 pub(super) struct Watch {
     /// Size of the table of watched threads, a power of two, - 1.
-    mask: u32,
+    pub(super) mask: u32,
     heads: Vec<u64>,
     /// Records since it was last decided how many there may be.
     records: u64,
@@ -435,19 +425,6 @@ impl SchedProbe {
     #[must_use]
     pub fn can_watch(&self) -> bool {
         !self.names.waking.is_empty()
-    }
-
-    /// The table of the watched threads, for other probes; `None` = none are watched, or it cannot be shared.
-    #[must_use]
-    pub fn watched(&self) -> Option<Watched> {
-        let maps = &self.object.skel.maps;
-        let learned = maps.bss_data.as_deref().filter(|_| self.can_watch())?;
-        Some(Watched {
-            watches: maps.watches.as_fd().try_clone_to_owned().ok()?,
-            slots: self.watch.mask + 1,
-            preempt_minus_rq: self.preempt_minus_rq,
-            regs_offset: learned.regs_offset,
-        })
     }
 
     /// Watches the threads of a process: those named, and all that it starts from now on.

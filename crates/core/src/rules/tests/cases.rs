@@ -8,7 +8,7 @@ use crate::recording::{
     WaitHist,
 };
 use crate::rules::report;
-use crate::testkit::{MS, ProcessActivity, S, Scene, US, pass, view};
+use crate::testkit::{MS, ProcessActivity, S, Scene, US, view};
 
 fn finding<'r>(report: &'r Report, code: &str) -> &'r Finding {
     let found = report.findings.iter().find(|finding| finding.code == code);
@@ -413,18 +413,6 @@ fn losses_lower_the_confidence_of_other_findings() {
         finding(&judged(&scene), "SCH001").confidence
     };
     assert!(sure(20_000) < sure(0));
-}
-
-/// The flusher looks at many inodes without a transfer, as after files were deleted.
-#[test]
-fn events_of_writeback_are_compared_with_such_events() {
-    let (mut scene, disk) = disks::host(10);
-    scene.pass(S..2 * S, pass(disk, "periodic", 250, 0, 0));
-    let lost = [("writeback_log_overrun".to_owned(), 750)].into();
-    scene.observer(ObserverTick { lost, ..ObserverTick::default() });
-    let report = judged(&scene);
-    let title = &finding(&report, "OBS001").title;
-    assert!(title.ends_with("75 % of the events of writeback"), "{title}");
 }
 
 #[test]

@@ -403,3 +403,18 @@ pub(super) fn throttled() -> Scene {
     scene.io(0..S, IoTick { reason: Some("background".into()), ..io });
     scene
 }
+
+/// The flusher looks at many inodes without a transfer, as after files were deleted.
+#[test]
+fn events_of_writeback_are_compared_with_such_events() {
+    let (mut scene, disk) = host(10);
+    scene.pass(S..2 * S, pass(disk, "periodic", 250, 0, 0));
+    let lost = [("writeback_log_overrun".to_owned(), 750)].into();
+    scene.observer(crate::recording::ObserverTick {
+        lost,
+        ..crate::recording::ObserverTick::default()
+    });
+    let report = super::judged(&scene);
+    let title = &report.findings.iter().find(|it| it.code == "OBS001").unwrap().title;
+    assert!(title.ends_with("75 % of the events of writeback"), "{title}");
+}
