@@ -45,7 +45,11 @@ fn be_a_watcher_if_told() {
         }
         last_ns = at_ns;
     }
-    fs::write(path, format!("{begin_ns} {last_ns} 0\n{gaps}")).unwrap();
+    fs::write(
+        path,
+        format!("{begin_ns} {last_ns} {}\n{gaps}", rustix::thread::gettid().as_raw_nonzero()),
+    )
+    .unwrap();
 }
 
 /// Killed on drop.
@@ -95,6 +99,8 @@ fn try_the_longest_waits_are_those_that_the_victim_saw() {
 struct Seen {
     from_ns: u64,
     to_ns: u64,
+    /// The thread that watched: its process has another one, which waits too.
+    tid: u64,
     gaps: Vec<Gap>,
 }
 
@@ -122,9 +128,9 @@ fn watch(cgroup: &Path, recording: &Path, scratch: &Path) -> Seen {
         let mut numbers = line.split(' ').map(|number| number.parse::<u64>().unwrap());
         [(); 3].map(|()| numbers.next().unwrap())
     });
-    let [from_ns, to_ns, _] = lines.next().unwrap();
+    let [from_ns, to_ns, tid] = lines.next().unwrap();
     let gaps = lines.map(|[end_ns, length_ns, delayed_ns]| Gap { end_ns, length_ns, delayed_ns });
-    Seen { from_ns, to_ns, gaps: gaps.collect() }
+    Seen { from_ns, to_ns, tid, gaps: gaps.collect() }
 }
 
 /// A wait as recorded: end in the monotonic clock, length, throttled time, time behind the neighbour, sum of all parts.
@@ -143,9 +149,9 @@ fn compare(recording: &Path, watched: &Seen, neighbour: u32, throttled: bool) {
     let start_ns: i64 = start.unwrap();
     let sql = "SELECT w.t_ns, w.wait_ns, sum(iif(w.culprit = -3, w.ns, 0)), sum(iif(c.pid = ?1, w.ns, 0)), sum(w.ns)
                FROM long_wait w JOIN processes v ON v.proc = w.victim LEFT JOIN processes c ON c.proc = w.culprit
-               WHERE v.comm LIKE 'kernel-%' GROUP BY w.t_ns, w.tid, w.wait_ns";
+               WHERE v.comm LIKE 'kernel-%' AND w.tid = ?2 GROUP BY w.t_ns, w.tid, w.wait_ns";
     let mut statement = connection.prepare(sql).unwrap();
-    let told = statement.query_map([neighbour], |row| {
+    let told = statement.query_map([i64::from(neighbour), watched.tid.cast_signed()], |row| {
         let ns = |at| row.get::<_, i64>(at).map(|ns| u64::try_from(ns).unwrap());
         Ok(Told {
             end_ns: u64::try_from(start_ns).unwrap() + ns(0)?,
@@ -158,7 +164,7 @@ fn compare(recording: &Path, watched: &Seen, neighbour: u32, throttled: bool) {
     let told: Vec<Told> = told.unwrap().map(Result::unwrap).collect();
     // Of each second the longest wait is told, which may be one from before it watched.
     let longest_ns = told.iter().map(|wait| wait.wait_ns).max().unwrap_or(0);
-    let Seen { from_ns, to_ns, gaps } = watched;
+    let Seen { from_ns, to_ns, gaps, .. } = watched;
     // It also waits while it begins and ends.
     let told: Vec<Told> = told
         .into_iter()
