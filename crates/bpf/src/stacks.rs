@@ -117,12 +117,6 @@ impl StacksProbe {
     pub fn timed_runs(&self) -> Option<crate::TimedRuns> {
         self.object.timed_runs()
     }
-
-    /// Instructions that the kernel's verifier processed to accept each program.
-    #[must_use]
-    pub fn verified_instructions(&self) -> BTreeMap<&'static str, u64> {
-        self.object.verified_instructions()
-    }
 }
 
 fn decode(entry: &stacks_entry) -> StackEvent {

@@ -56,6 +56,14 @@ impl SleepStacks {
         self.of.get(&process).into_iter().flatten()
     }
 
+    /// Sleeps that were looked at.
+    #[must_use]
+    pub fn samples(&self) -> u64 {
+        let stacks = self.of.values().flat_map(BTreeMap::values).flatten();
+        let begun = stacks.filter(|((waker, _), _)| waker.is_none());
+        begun.fold(0, |sum, (_, it)| sum.saturating_add(it.samples))
+    }
+
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {

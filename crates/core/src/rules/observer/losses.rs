@@ -26,6 +26,8 @@ pub(super) enum Whole {
     Interrupts,
     /// Times at which TCP sent something again.
     Resent,
+    /// Samples of the profile, and sleeps whose stacks were looked at.
+    Samples,
     /// Entries of the lists of which a view keeps only the first.
     Listed,
     Beats,
@@ -42,6 +44,7 @@ impl Whole {
             Self::Stalls => "the hold-ups",
             Self::Interrupts => "the interrupts",
             Self::Resent => "what was sent again",
+            Self::Samples => "the samples of the profile",
             Self::Beats => "the beats",
             Self::Listed => "what was recorded of stalls, passes, commits and busy spells",
         }
@@ -72,6 +75,11 @@ impl Whole {
             Self::Resent => {
                 let resent = view.net().connections().values();
                 resent.map(|it| it.sum.times).fold(0, u64::saturating_add)
+            }
+            Self::Samples => {
+                let profile = view.profile();
+                let of_profile = profile.span().samples.saturating_add(profile.span().lost);
+                of_profile.saturating_add(profile.sleeps().samples())
             }
             Self::Listed => view.block().dropped_of().1,
             Self::Beats => view.window_ns() / ObserverTick::BEAT_NS,
@@ -299,6 +307,36 @@ const KNOWN: &[LossCounter] = &[
         of: Whole::Transfers,
         meaning: "syncs and passes whose begin was not seen",
     },
+    LossCounter {
+        name: "profile_overrun",
+        area: "profile",
+        of: Whole::Samples,
+        meaning: "samples of what runs that were overwritten before they were read",
+    },
+    LossCounter {
+        name: "profile_nested",
+        area: "profile",
+        of: Whole::Samples,
+        meaning: "samples of what runs that came while the same program ran on that CPU",
+    },
+    LossCounter {
+        name: "stacks_overrun",
+        area: "profile",
+        of: Whole::Samples,
+        meaning: "beginnings and ends of sleeps that were overwritten before they were read: their stacks have less sleep than there was",
+    },
+    LossCounter {
+        name: "stacks_nested",
+        area: "profile",
+        of: Whole::Samples,
+        meaning: "switches and wake-ups that came while the same program ran on that CPU: the stacks of these sleeps were not looked at",
+    },
+    LossCounter {
+        name: "stacks_without_beginning",
+        area: "profile",
+        of: Whole::Samples,
+        meaning: "ends of sleeps whose beginning was not read: the stacks of these sleeps are not known",
+    },
 ];
 
 /// What the recording holds and the view had no room for.
@@ -345,9 +383,10 @@ pub(super) fn share(view: &View, name: &str, amount: u64) -> Option<f64> {
     (whole > 0).then(|| (amount as f64 / whole as f64).min(1.0))
 }
 
-/// The largest share over all loss counters, 0..1.
+/// The largest share over all loss counters, 0..1, without those of the profile, which decides nothing.
 pub(in crate::rules) fn worst_share(view: &View) -> f64 {
-    of_events(view).filter_map(|(name, amount)| share(view, name, amount)).fold(0.0, f64::max)
+    let decides = of_events(view).filter(|&(name, _)| whole(name) != Whole::Samples);
+    decides.filter_map(|(name, amount)| share(view, name, amount)).fold(0.0, f64::max)
 }
 
 #[cfg(test)]

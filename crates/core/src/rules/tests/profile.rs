@@ -3,7 +3,9 @@
 
 use super::{judged, scenes, waiting};
 use crate::finding::{Evidence, Finding, Report};
-use crate::recording::{ProcId, ProfileRecord, ProfileSpan, ProfileStack, Record, SleepStack};
+use crate::recording::{
+    ObserverTick, ProcId, ProfileRecord, ProfileSpan, ProfileStack, Record, SleepStack,
+};
 use crate::testkit::Scene;
 
 /// The service of [`scenes::neighbour`], and one of the processes beside it.
@@ -159,4 +161,24 @@ fn of_a_handful_of_sleeps_no_stack_is_told() {
     assert_eq!(stacks(&judged(&scene)), []);
     let profile = judged(&scene).profile.unwrap();
     assert_eq!(profile.sleeps.len(), 1, "of all of its sleep there are enough");
+}
+
+#[test]
+fn lost_samples_are_told_and_take_no_confidence_from_what_they_do_not_decide() {
+    let mut scene = waiting::convoy();
+    slept(&mut scene, &CONVOY, 40);
+    let whole = judged(&scene);
+    let lost = [("stacks_overrun".to_owned(), 80)].into();
+    scene.observer(ObserverTick { lost, ..ObserverTick::default() });
+    let report = judged(&scene);
+    let title = |report: &Report| {
+        let found = report.findings.iter().find(|finding| finding.code == "OBS001");
+        found.map(|finding| finding.title.clone())
+    };
+    let confidence = |report: &Report| {
+        report.findings.iter().find(|finding| finding.code == "OFF001").unwrap().confidence
+    };
+    assert_eq!(title(&whole), None);
+    assert!(title(&report).unwrap().ends_with("50 % of the samples of the profile"), "{report:?}");
+    assert_eq!(confidence(&report), confidence(&whole));
 }
