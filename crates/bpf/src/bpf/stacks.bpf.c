@@ -29,15 +29,14 @@ const volatile __u32 thread_mask = 16384 - 1;
 #define BPF_F_USER_STACK (1ULL << 8)
 
 /*
- * So many sleeps of a thread at one place are all looked at in a second, of as many further ones
- * every second one, and so on: a rare long sleep beside many short ones is looked at, if it is
- * another call or another depth of the stack. In the same way all sleeps on a CPU share a number of
- * stacks for each 134 ms.
+ * In each slot of time, 134 ms, so many sleeps of a thread at one place are all looked at, of as
+ * many further ones every second one, and so on: a rare long sleep beside many short ones is looked
+ * at, if it is another call or another depth of the stack. In the same way all sleeps on a CPU
+ * share a number of stacks. Slots of a second would begin with more than the log has room for.
  */
-#define OF_PLACE   128
-#define OF_CPU     192
-#define SECOND(ns) ((ns) >> 30)
-#define SLOT(ns)   ((ns) >> 27)
+#define OF_PLACE 16
+#define OF_CPU   192
+#define SLOT(ns) ((ns) >> 27)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -112,8 +111,8 @@ static __always_inline __u32 weight_of(struct stacks_sleeper *s, struct stacks_c
 {
 	__u32 one_in;
 
-	if (s->second != SECOND(now)) {
-		s->second = SECOND(now);
+	if (s->slot != SLOT(now)) {
+		s->slot = SLOT(now);
 		__builtin_memset(s->sleeps, 0, sizeof(s->sleeps));
 	}
 	if (cpu->slot != SLOT(now)) {
@@ -151,7 +150,7 @@ int on_sleep(unsigned long long *ctx)
 		return 0;
 	if (s->tid != tid) {
 		s->tid = tid;
-		s->second = 0;
+		s->slot = 0;
 	}
 	s->since_ns = 0;
 	if (state & (TASK_DEAD | TASK_STOPPED_OR_TRACED | TASK_FROZEN))

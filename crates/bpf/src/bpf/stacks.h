@@ -17,10 +17,10 @@
 /* A watched thread. */
 struct stacks_sleeper {
 	__u64 since_ns; /* CLOCK_MONOTONIC; 0 = it does not sleep, or this sleep is not looked at */
-	__u64 second;
+	__u64 slot;     /* of time, 134 ms */
 	__u32 tid;
 	__u32 weight;               /* of this sleep */
-	__u16 sleeps[STACK_PLACES]; /* that began in that second, by place */
+	__u16 sleeps[STACK_PLACES]; /* that began in it, by place */
 };
 
 /* It begins: the stack of the thread. It ends: that of the thread that ended it. */
