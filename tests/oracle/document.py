@@ -187,13 +187,27 @@ btrfs, at times through an overlay; `perf record` traces the block layer and `de
 """
 
 
-def write_blocks(path, runs, options):
-    """Writes docs/accuracy-io.md out of the runs so far."""
-    judged = [run for run in runs if run.outcome == "judged"]
+def by_measure(judged):
+    """For each measure: its name, how often, the median, the 95th percentile, and the worst error with its run and difference."""
     rows = defaultdict(list)
     for run in judged:
         for difference in run.differences:
             rows[difference.measure].append((difference.error, run, difference))
+    for measure, errors in rows.items():
+        errors.sort(key=lambda row: row[0])
+        values = [error for error, _, _ in errors]
+        p95 = values[min(len(values) - 1, int(len(values) * 0.95))]
+        yield measure, len(values), statistics.median(values), p95, errors[-1]
+
+
+def within_bounds(runs):
+    verdicts = Counter(run.verdict() for run in runs)
+    return f"Within all bounds: {verdicts['ok']}; within those for always: {verdicts['mostly']}; outside: {verdicts['off']}."
+
+
+def write_blocks(path, runs, options):
+    """Writes docs/accuracy-io.md out of the runs so far."""
+    judged = [run for run in runs if run.outcome == "judged"]
     lines = [
         BLOCK_HEAD,
         f"- Date: {datetime.date.today()}; {len(runs)} runs, {len(runs) - len(judged)} not judged (perf lost events, or it did not end).",
@@ -202,17 +216,12 @@ def write_blocks(path, runs, options):
         "| measure | times | median | p95 | worst | seed of the worst | of what | bounds: mostly, always |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for measure, errors in rows.items():
-        errors.sort(key=lambda row: row[0])
-        values = [error for error, _, _ in errors]
-        worst, run, difference = errors[-1]
-        p95 = values[min(len(values) - 1, int(len(values) * 0.95))]
+    for measure, times, median, p95, (worst, run, difference) in by_measure(judged):
         lines.append(
-            f"| {measure} | {len(values)} | {statistics.median(values) * 100:.2f} % | {p95 * 100:.2f} % | {worst * 100:.2f} % "
+            f"| {measure} | {times} | {median * 100:.2f} % | {p95 * 100:.2f} % | {worst * 100:.2f} % "
             f"| {run.seed} | {difference.whose} | {difference.mostly * 100:.0f} %, {difference.always * 100:.0f} % |"
         )
-    verdicts = Counter(run.verdict() for run in runs)
-    lines += ["", f"Within all bounds: {verdicts['ok']}; within those for always: {verdicts['mostly']}; outside: {verdicts['off']}."]
+    lines += ["", within_bounds(runs)]
     outside = [run for run in runs if run.verdict() not in ("ok", "mostly")]
     for run in outside:
         lines.append(f"- {run.name}: {run.outcome}")
@@ -238,10 +247,6 @@ def write_sleeps(path, runs, options):
     """Writes docs/accuracy-asleep.md out of the first attempts so far."""
     firsts = [first for first, _ in runs]
     judged = [run for run in firsts if run.outcome == "judged"]
-    rows = defaultdict(list)
-    for run in judged:
-        for difference in run.differences:
-            rows[difference.measure].append((difference.error, run, difference))
     lines = [
         SLEEPS_HEAD,
         f"- Date: {datetime.date.today()}; {len(runs)} runs of {options.seconds} s, {len(runs) - len(judged)} not judged.",
@@ -250,16 +255,11 @@ def write_sleeps(path, runs, options):
         "| measure | processes | median | p95 | worst | seed of the worst | of what | bounds: mostly, always |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for measure, errors in rows.items():
-        errors.sort(key=lambda row: row[0])
-        values = [error for error, _, _ in errors]
-        worst, run, difference = errors[-1]
-        p95 = values[min(len(values) - 1, int(len(values) * 0.95))]
+    for measure, times, median, p95, (worst, run, difference) in by_measure(judged):
         lines.append(
-            f"| {measure} | {len(values)} | {statistics.median(values):.2f} | {p95:.2f} | {worst:.2f} | {run.seed} "
+            f"| {measure} | {times} | {median:.2f} | {p95:.2f} | {worst:.2f} | {run.seed} "
             f"| {difference.what} | {difference.mostly:.0f}, {difference.always:.0f} |"
         )
-    verdicts = Counter(run.verdict() for run in firsts)
-    lines += ["", f"Within all bounds: {verdicts['ok']}; within those for always: {verdicts['mostly']}; outside: {verdicts['off']}."]
+    lines += ["", within_bounds(firsts)]
     with open(path, "w") as file:
         file.write("\n".join(lines) + "\n")
