@@ -232,7 +232,7 @@ def write_blocks(path, runs, options):
 
 SLEEPS_HEAD = """# How accurate deburr is about sleeps and interrupts
 
-Written by `make oracle`; not by hand. `tests/oracle/sleeps` lets random threads sleep, wake each other, compute and send datagrams;
+Written by a program; not by hand. `tests/oracle/sleeps` lets random threads sleep, wake each other, compute and send datagrams;
 `perf record` traces switches, wake-ups, system calls and interrupts, and `deburr record` looks at the same time.
 
 - *asleep by call*, *asleep by object*, *woken by*: the kind of sleep of a process that is furthest apart, in points of its wall time.
@@ -244,7 +244,7 @@ Written by `make oracle`; not by hand. `tests/oracle/sleeps` lets random threads
 
 
 def write_sleeps(path, runs, options):
-    """Writes docs/accuracy-asleep.md out of the first attempts so far."""
+    """Writes a document about sleeps out of the first attempts so far."""
     firsts = [first for first, _ in runs]
     judged = [run for run in firsts if run.outcome == "judged"]
     lines = [
