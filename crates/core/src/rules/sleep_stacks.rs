@@ -3,10 +3,10 @@
 //! nothing.
 
 use super::words::{self, ticked};
-use crate::finding::{Entity, Evidence, SleepProfile, SleepStackShare, Unit};
+use crate::finding::{Evidence, SleepProfile, SleepStackShare, Unit};
 use crate::recording::{FRAME_END, ProcId, SleptOn, Source};
 use crate::text::{Share, units};
-use crate::view::{Group, SleepKey, SleptIn, StackSleep, View};
+use crate::view::{Group, Groups, SleepKey, SleptIn, StackSleep, View};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,8 +20,20 @@ const MOSTLY: f64 = 0.8;
 /// Functions of a stack that evidence names: the innermost ones.
 const FRAMES: usize = 6;
 
-/// A stack of a kind of sleep: of the sleeper, or of a thread of this process.
+/// A stack of a kind of sleep: of the sleeper, or of a thread of this process. Processes of a group are one.
 type Key<'v> = (&'v str, Option<ProcId>, &'v str);
+
+/// For each process, the first one of its group.
+type First = BTreeMap<ProcId, ProcId>;
+
+fn first_of_each(groups: &Groups<'_>) -> First {
+    let of_group = |group: &Group<'_>| {
+        let first = group.members.first().map(|(id, _)| *id);
+        let all: Vec<_> = group.members.iter().map(|(id, _)| *id).collect();
+        all.into_iter().filter_map(move |id| Some((id, first?)))
+    };
+    groups.list().iter().flat_map(of_group).collect()
+}
 
 /// The stacks of some sleep.
 #[derive(Default)]
@@ -32,14 +44,21 @@ struct Found<'v> {
 
 impl<'v> Found<'v> {
     /// Adds those sleeps of a process that are in these.
-    fn add(&mut self, view: &'v View, process: ProcId, is: impl Fn(&SleptIn) -> bool) {
+    fn add(
+        &mut self,
+        view: &'v View,
+        first: &First,
+        process: ProcId,
+        is: impl Fn(&SleptIn) -> bool,
+    ) {
         for (kind, stacks) in view.profile().sleeps().of(process).filter(|(kind, _)| is(kind)) {
             for ((waker, stack), sleep) in stacks {
                 if waker.is_none() {
                     self.all.add(*sleep);
                 }
                 if !stack.is_empty() {
-                    self.by_stack.entry((&kind.0, *waker, stack)).or_default().add(*sleep);
+                    let waker = waker.map(|id| first.get(&id).copied().unwrap_or(id));
+                    self.by_stack.entry((&kind.0, waker, stack)).or_default().add(*sleep);
                 }
             }
         }
@@ -56,7 +75,11 @@ impl<'v> Found<'v> {
 
 /// Those of the target's processes that sleep most.
 pub(super) fn of(view: &View) -> Vec<SleepProfile> {
+    if view.profile().sleeps().is_empty() {
+        return Vec::new();
+    }
     let groups = view.groups();
+    let first = first_of_each(&groups);
     let mut all: Vec<(&Group<'_>, Found<'_>)> = groups
         .list()
         .iter()
@@ -64,7 +87,7 @@ pub(super) fn of(view: &View) -> Vec<SleepProfile> {
         .map(|group| {
             let mut found = Found::default();
             for (process, _) in &group.members {
-                found.add(view, *process, |_| true);
+                found.add(view, &first, *process, |_| true);
             }
             (group, found)
         })
@@ -75,7 +98,7 @@ pub(super) fn of(view: &View) -> Vec<SleepProfile> {
     told.map(|(group, found)| {
         let shares = |of_wakers| {
             let ranked = found.ranked(of_wakers).into_iter().take(STACKS);
-            ranked.map(|(key, sleep)| share(view, key, sleep, found.all)).collect()
+            ranked.map(|(key, sleep)| share(view, &groups, key, sleep, found.all)).collect()
         };
         SleepProfile {
             entity: words::group_entity(view, group),
@@ -89,22 +112,19 @@ pub(super) fn of(view: &View) -> Vec<SleepProfile> {
 
 fn share(
     view: &View,
+    groups: &Groups<'_>,
     (call, waker, stack): Key<'_>,
     of: StackSleep,
     all: StackSleep,
 ) -> SleepStackShare {
+    let is_first = |group: &&Group<'_>, id| group.members.first().map(|(id, _)| *id) == Some(id);
+    let of_waker = waker.and_then(|id| groups.list().iter().find(|group| is_first(group, id)));
     SleepStackShare {
         call: call.to_owned(),
-        waker: waker.and_then(|process| entity_of(view, process)),
+        waker: of_waker.map(|group| words::group_entity(view, group)),
         frames: stack.split(FRAME_END).map(str::to_owned).collect(),
         share: Share::of(of.ns, all.ns),
     }
-}
-
-fn entity_of(view: &View, process: ProcId) -> Option<Entity> {
-    let groups = view.groups();
-    let mut of = groups.list().iter().filter(|it| it.members.iter().any(|(id, _)| *id == process));
-    of.next().map(|group| words::group_entity(view, group))
 }
 
 /// The stack with which most of these sleeps begin, and the one with which they end.
@@ -117,6 +137,7 @@ pub(super) fn evidence(view: &View, sleeps: &[(ProcId, &SleepKey, u64)]) -> Vec<
         let sum = of_finding.entry((*process, slept_in(key))).or_default();
         *sum = sum.saturating_add(*ns);
     }
+    let first = first_of_each(&view.groups());
     let processes: BTreeSet<ProcId> = sleeps.iter().map(|(process, ..)| *process).collect();
     let mut found = Found::default();
     for process in processes {
@@ -126,7 +147,7 @@ pub(super) fn evidence(view: &View, sleeps: &[(ProcId, &SleepKey, u64)]) -> Vec<
             let sum = all.entry(slept_in(key)).or_default();
             *sum = sum.saturating_add(ns);
         }
-        found.add(view, process, |kind| {
+        found.add(view, &first, process, |kind| {
             let whole = all.get(kind).copied().unwrap_or_default();
             let part = of_finding.get(&(process, kind.clone())).copied().unwrap_or_default();
             part > 0 && part as f64 >= whole as f64 * MOSTLY
