@@ -45,8 +45,14 @@ struct pid {
 	struct upid numbers[1];
 };
 
+struct sk_buff_head {
+	__u32 qlen;
+};
+
 struct sock {
 	struct sock_common __sk_common;
+	struct sk_buff_head sk_receive_queue;
+	__u32 sk_ack_backlog; /* clients that wait for accept */
 	__u16 sk_type;
 	__u16 sk_protocol;
 	unsigned int sk_sndbuf;
@@ -106,6 +112,7 @@ struct socket_alloc {
 
 struct list_head {
 	struct list_head *next;
+	struct list_head *prev;
 };
 
 struct epoll_filefd {
@@ -119,6 +126,24 @@ struct epitem {
 
 struct eventpoll {
 	struct list_head rdllist;
+};
+
+/* --- for what poll and select wait --- */
+
+struct wait_queue_entry {
+	void *private;
+	struct list_head entry;
+};
+
+struct poll_table_entry {
+	struct file *filp;
+	struct wait_queue_entry wait;
+};
+
+struct poll_wqueues {
+	struct task_struct *polling_task;
+	__u32 inline_index;
+	struct poll_table_entry inline_entries[1];
 };
 
 #pragma clang attribute pop

@@ -253,6 +253,13 @@ enum sleep_call {
 	SLEEP_UNKNOWN = -4,
 };
 
+/* How a call says for which file it waits. */
+enum sleep_file {
+	SLEEP_NO_FILE = 0,
+	SLEEP_DESCRIPTOR = 1, /* its first argument is a file descriptor */
+	SLEEP_POLL = 2,       /* it takes a list of them: poll, select */
+};
+
 /* In what a thread was woken. */
 enum sleep_context {
 	CTX_UNKNOWN = 0,
@@ -316,7 +323,7 @@ struct sched_sleep {
 	__u8 context;    /* enum sleep_context */
 	__u8 mark;       /* a unix socket that was bound, or whose listener was; one of TCP on
 			    which its process has sent, and has not read yet */
-	__u8 ready;      /* the socket is the first that an event poll found ready */
+	__u8 ready;      /* the socket is the one that is ready of several */
 	__u8 lock;       /* enum sleep_lock; not told of who sleeps in a call on a socket */
 	__u32 write_seq; /* number of the next byte that is sent by a socket of TCP */
 };

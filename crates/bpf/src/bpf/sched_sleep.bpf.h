@@ -82,7 +82,7 @@ __noinline int end_sleep(__u32 cpu_id)
 		sleep->waker_tgid = w->waker_tgid;
 		sleep->waker_call = w->waker_call;
 	}
-	note_call(sleep, &log->cell, area->cpu.scratch.task);
+	note_call(sleep, &log->cell, cpu_id, area->cpu.scratch.task);
 	note_lock(sleep, &log->cell, area->cpu.scratch.task);
 	barrier();
 	log->head++;
@@ -144,7 +144,7 @@ int on_asleep(struct bpf_iter__task *ctx)
 	sleep.tgid = t->tgid;
 	sleep.state = state;
 	sleep.context = CTX_NOT_YET;
-	note_call(&sleep, &w->cell, address_of(&w->cell, task));
+	note_call(&sleep, &w->cell, polled_by_iterator, address_of(&w->cell, task));
 	note_lock(&sleep, &w->cell, address_of(&w->cell, task));
 	bpf_seq_write(ctx->meta->seq, &sleep, sizeof(sleep));
 	return 0;

@@ -7,9 +7,12 @@
  */
 
 #include "call.bpf.h"
+#include "sched_polled.bpf.h"
 
-/* Which calls have a file descriptor as their first argument. */
-const volatile __u8 takes_fd[SLEEP_CALLS] = {};
+/* How a call says for which file it waits: enum sleep_file. */
+const volatile __u8 says_file[SLEEP_CALLS] = {};
+/* It exists for its type, which the reader uses. */
+enum sleep_file exported_file = SLEEP_NO_FILE;
 /* "[eventpo", as a number. */
 #define EVENTPOLL 0x6f70746e6576655bULL
 
@@ -106,13 +109,10 @@ static __always_inline void note_ready(struct sched_sleep *sleep, __u64 *cell, _
 		note_socket(sleep, cell, file);
 }
 
-static __always_inline void note_file(struct sched_sleep *sleep, __u64 *cell, __u64 task)
+static __always_inline void note_file(struct sched_sleep *sleep, __u64 *cell, __u64 file)
 {
-	__u64 file = file_of(cell, task, (__u32)sleep->argument[0]);
 	__u64 inode, super, name;
 
-	if (!file)
-		return;
 	inode = ADDRESS_AT(cell, struct file, file, f_inode);
 	super = ADDRESS_AT(cell, struct inode, inode, i_sb);
 	sleep->mode = NUMBER_AT(struct inode, inode, i_mode);
@@ -152,10 +152,27 @@ static __always_inline void note_lock(struct sched_sleep *sleep, __u64 *cell, __
 		sleep->lock = SLEEP_MMAP_LOCK;
 }
 
-/* What the sleeping thread does in the kernel, and on which file. */
-static __always_inline void note_call(struct sched_sleep *sleep, __u64 *cell, __u64 task)
+/* The file that a call waits for which takes a list of them. */
+static __always_inline __u64 file_polled(struct sched_sleep *sleep, __u32 place, __u64 task,
+					 __u64 regs)
 {
-	__u64 regs = 0, index;
+	struct sched_polled *p = bpf_map_lookup_elem(&polled, &place);
+
+	if (!p)
+		return 0;
+	p->task = task;
+	p->regs = regs;
+	find_polled(place);
+	sleep->ready = p->several;
+	return p->file;
+}
+
+/* What the sleeping thread does in the kernel, and on which file. `place` is that in `polled`. */
+static __always_inline void note_call(struct sched_sleep *sleep, __u64 *cell, __u32 place,
+				      __u64 task)
+{
+	__u64 regs = 0, index, file = 0;
+	__u8 says;
 	__s64 call = call_in(cell, task, &regs);
 
 	sleep->call = call;
@@ -165,6 +182,11 @@ static __always_inline void note_call(struct sched_sleep *sleep, __u64 *cell, __
 	index = call;
 	/* Bounded right before its use: verifiers up to 6.1 do not follow a bound to a copy. */
 	asm volatile("" : "+r"(index));
-	if (takes_fd[index & (SLEEP_CALLS - 1)])
-		note_file(sleep, cell, task);
+	says = says_file[index & (SLEEP_CALLS - 1)];
+	if (says == SLEEP_DESCRIPTOR)
+		file = file_of(cell, task, (__u32)sleep->argument[0]);
+	else if (says == SLEEP_POLL)
+		file = file_polled(sleep, place, task, regs);
+	if (file)
+		note_file(sleep, cell, file);
 }

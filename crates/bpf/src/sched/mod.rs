@@ -486,7 +486,8 @@ fn configure(open: &mut OpenSchedSkel<'static>, plan: &Plan, cpus: u32) -> libbp
     rodata.long_wait_ns = LONG_WAIT_NS;
     rodata.tells_sleeps = plan.sleeps;
     rodata.preempt_minus_rq = plan.preempt_minus_rq;
-    rodata.takes_fd = sleep::takes_fd();
+    rodata.says_file = sleep::says_file();
+    rodata.polled_by_iterator = cpus;
     open.maps.threads.set_max_entries(plan.slots)?;
     open.maps.waits.set_max_entries(plan.slots)?;
     open.maps.reported_waits.set_max_entries(plan.slots)?;
@@ -494,6 +495,7 @@ fn configure(open: &mut OpenSchedSkel<'static>, plan: &Plan, cpus: u32) -> libbp
     let (watches, sleeps) = sizes_for_sleeps(plan, cpus);
     open.maps.watches.set_max_entries(watches)?;
     open.maps.sleeps.set_max_entries(sleeps)?;
+    open.maps.polled.set_max_entries(if plan.sleeps { cpus + 1 } else { 1 })?;
     open.maps.areas.set_max_entries(cpus)
 }
 

@@ -36,11 +36,14 @@ pub const OF_SLEEPS: &[Fields] = &[
     ("inode", &["i_sb", "i_mode", "i_ino"]),
     ("super_block", &["s_dev"]),
     ("socket", &["sk"]),
-    ("sock", &["__sk_common", "sk_type", "sk_peer_pid"]),
+    ("sock", &["__sk_common", "sk_type", "sk_peer_pid", "sk_receive_queue", "sk_ack_backlog"]),
     ("unix_sock", &["addr"]),
     ("pid", &["numbers"]),
     ("eventpoll", &["rdllist"]),
     ("epitem", &["rdllink", "ffd"]),
+    ("poll_wqueues", &["polling_task", "inline_index", "inline_entries"]),
+    ("poll_table_entry", &["filp", "wait"]),
+    ("wait_queue_entry", &["private", "entry"]),
 ];
 const HOOKS_OF_SLEEPS: [Hook; 2] = [("sched_waking", &[1]), ("sys_enter", &[2])];
 

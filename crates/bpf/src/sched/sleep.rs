@@ -7,7 +7,7 @@
 use super::SchedProbe;
 use super::asked::Asked;
 use crate::mapped::{Mapped, Plain, from_bytes, set};
-use crate::skel::sched::types::{sched_sleep, sched_sleeps, sched_watch, sleep_lock};
+use crate::skel::sched::types::{sched_sleep, sched_sleeps, sched_watch, sleep_file, sleep_lock};
 use libbpf_rs::{MapCore as _, MapFlags};
 use std::borrow::Cow;
 use std::mem::offset_of;
@@ -79,12 +79,17 @@ const TAKE_FD: &[&str] = &[
     "close",
 ];
 
-/// For each call, whether its first argument is a file descriptor.
-pub(super) fn takes_fd() -> [u8; CALLS] {
+/// Calls that take a list of file descriptors.
+const POLL: &[&str] = &["poll", "ppoll", "select", "pselect6"];
+
+/// For each call, how it says for which file it waits.
+pub(super) fn says_file() -> [u8; CALLS] {
     let mut all = [0; CALLS];
-    for number in TAKE_FD.iter().filter_map(|name| Sysno::from_str(name).ok()) {
-        if let Some(place) = usize::try_from(number.id()).ok().and_then(|it| all.get_mut(it)) {
-            *place = 1;
+    for (names, says) in [(TAKE_FD, sleep_file::SLEEP_DESCRIPTOR), (POLL, sleep_file::SLEEP_POLL)] {
+        for number in names.iter().filter_map(|name| Sysno::from_str(name).ok()) {
+            if let Some(place) = usize::try_from(number.id()).ok().and_then(|it| all.get_mut(it)) {
+                *place = says.0 as u8;
+            }
         }
     }
     all
@@ -181,7 +186,7 @@ pub enum Object {
         peer: u32,
         /// It was bound to an address, or accepted from a listener that was.
         has_address: bool,
-        /// It is what an event poll found ready.
+        /// It is the one that is ready of several that the call waits for.
         ready: bool,
     },
     /// A socket of another family.
@@ -207,7 +212,7 @@ pub struct Inet {
     /// Its process has sent something since the last sleep on this socket of TCP that was told, or it has sent something and
     /// read nothing yet. `None` = neither, and no such sleep was told.
     pub asked: Option<bool>,
-    /// It is what an event poll found ready.
+    /// It is the one that is ready of several that the call waits for.
     pub ready: bool,
 }
 
@@ -557,13 +562,13 @@ mod tests {
 
     #[test]
     fn every_call_that_takes_a_descriptor_exists() {
-        let unknown: Vec<_> =
-            TAKE_FD.iter().filter(|name| Sysno::from_str(name).is_err()).collect();
+        let all = TAKE_FD.iter().chain(POLL);
+        let unknown: Vec<_> = all.filter(|name| Sysno::from_str(name).is_err()).collect();
         if cfg!(target_arch = "x86_64") {
             assert!(unknown.is_empty(), "{unknown:?}");
         }
-        assert_eq!(takes_fd()[Sysno::read as usize], 1);
-        assert_eq!(takes_fd()[Sysno::futex as usize], 0);
+        let says = [Sysno::futex, Sysno::read, Sysno::ppoll].map(|it| says_file()[it as usize]);
+        assert_eq!(says, [0, 1, 2]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 /// Threads that wait in one way each, and write how long they did. Whom they wait for are other processes, but for the
 /// lock.
 const SLEEPERS: &str = r#"
-import ctypes, fcntl, os, signal, socket, sys, threading, time
+import ctypes, fcntl, os, select, signal, socket, sys, threading, time
 spent, stop = {}, time.monotonic() + 3.0
 libc = ctypes.CDLL(None)
 
@@ -49,7 +49,11 @@ def child(work):
     children.append(pid)
 
 def serve():
-    connection, _ = backend.accept()
+    while True:
+        connection, _ = backend.accept()
+        threading.Thread(target=answer, args=(connection,)).start()
+
+def answer(connection):
     while connection.recv(1):
         time.sleep(0.015)
         connection.send(b"x")
@@ -69,10 +73,11 @@ def hold():
         fcntl.flock(held, fcntl.LOCK_UN)
         time.sleep(0.003)
 
-for work in (serve, ask, hold):
+for work in (serve, ask, ask, hold):
     child(work)
-peer = socket.create_connection(backend.getsockname())
-client, _ = front.accept()
+peer, one, either, chosen = (socket.create_connection(backend.getsockname()) for _ in range(4))
+client, polled_client = (front.accept()[0] for _ in range(2))
+never, _ = os.pipe()
 mutex = ctypes.create_string_buffer(64)
 
 def of_peer():
@@ -81,6 +86,31 @@ def of_peer():
 
 def of_client():
     timed("recvfrom client", lambda: client.recv(1))
+
+# As libraries wait that have a timeout for an answer: alone, beside others, and by the older call.
+def asks(connection, name, wait):
+    def once():
+        connection.send(b"x")
+        timed(name, wait)
+        connection.recv(1)
+    return once
+
+def poll_of(*files):
+    poll = select.poll()
+    for file in files:
+        poll.register(file, select.POLLIN)
+    return poll
+
+of_one = asks(one, "poll peer", lambda poll=poll_of(one): poll.poll(5000))
+of_either = asks(either, "poll peer or others", lambda poll=poll_of(never, front, either): poll.poll(5000))
+of_chosen = asks(chosen, "select peer", lambda: select.select([chosen], [], [], 5))
+
+def of_polled_client(poll=poll_of(polled_client)):
+    timed("poll client", lambda: poll.poll(5000))
+    polled_client.recv(1)
+
+def of_pipe():
+    timed("poll pipe", lambda poll=poll_of(never): poll.poll(9))
 
 def of_counter():
     timed("read eventfd", lambda: os.eventfd_read(counter))
@@ -107,6 +137,7 @@ def again(what):
         what()
 
 works = (of_peer, of_client, of_counter, of_file, of_mutex, holder)
+works += (of_one, of_either, of_chosen, of_polled_client, of_pipe)
 threads = [threading.Thread(target=again, args=(what,)) for what in works]
 for thread in threads:
     thread.start()
@@ -135,6 +166,11 @@ fn recorded(recording: &Path, pid: u32) -> BTreeMap<&'static str, f64> {
         let name = match (call.as_str(), on["kind"].as_str().unwrap()) {
             ("recvfrom", "inet") if on["listens"] == true => "recvfrom client",
             ("recvfrom", "inet") if on["remote"].is_string() => "recvfrom peer",
+            ("poll", "inet") if on["ready"] == true => "poll peer or others",
+            ("poll", "inet") if on["listens"] == true => "poll client",
+            ("poll", "inet") if on["remote"].is_string() => "poll peer",
+            ("select" | "pselect6", "inet") if on["remote"].is_string() => "select peer",
+            ("poll", "pipe") => "poll pipe",
             ("read", "anonymous") if on["name"] == "eventfd" => "read eventfd",
             ("flock", _) => "flock",
             ("futex", "futex") if on["value"] == 2 && on["op"] == 0 => "futex lock",
@@ -171,7 +207,7 @@ fn try_sleep_is_divided_as_the_sleepers_measured_it() {
         .map(|row| row.split_once(' ').unwrap())
         .map(|(seconds, name)| (name, seconds.parse().unwrap()))
         .collect();
-    assert_eq!(measured.len(), 6, "{text}");
+    assert_eq!(measured.len(), 11, "{text}");
     let recorded = recorded(&recording, pid.parse().unwrap());
     for (name, seconds) in &measured {
         let sleep = recorded.get(name).copied().unwrap_or_default();
@@ -215,6 +251,9 @@ fn verdicts(recording: &Path) {
     };
     assert_eq!(kind_of("recvfrom", "clients of port"), "waits_for_work");
     assert_eq!(kind_of("recvfrom", "127.0.0.1:"), "waits_for_others");
+    assert_eq!(kind_of("poll", "127.0.0.1:"), "waits_for_others");
+    assert_eq!(kind_of("poll", "clients of port"), "waits_for_work");
+    assert_eq!(kind_of("poll", "pipe"), "own_timer");
     assert_eq!(kind_of("flock", ""), "waits_for_others");
     assert_eq!(kind_of("futex", "a lock"), "waits_for_others");
     assert_eq!(kind_of("clock_nanosleep", ""), "own_timer");

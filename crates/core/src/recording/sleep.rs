@@ -70,7 +70,7 @@ pub enum SleptOn {
         /// nothing yet: it waits for an answer. `None` = neither, and no sleep on it was looked at before.
         #[serde(default)]
         asked: Option<bool>,
-        /// An event poll that waits for several files found it ready.
+        /// It is the one that is ready of several that the call waits for.
         ready: bool,
     },
     /// A unix socket.
@@ -79,7 +79,7 @@ pub enum SleptOn {
         peer: Option<ProcId>,
         /// It has an address: it listens, or was accepted.
         accepted: bool,
-        /// An event poll that waits for several files found it ready.
+        /// It is the one that is ready of several that the call waits for.
         ready: bool,
     },
     /// A socket of another family.

@@ -4,7 +4,7 @@
 
 use super::kind;
 use crate::finding::SleepKind;
-use crate::recording::{EVENT_CALLS, ProcId, SleepState, Slept, SleptOn};
+use crate::recording::{ProcId, SleepState, Slept, SleptOn};
 use crate::view::SleepKey;
 
 /// Outside of a request it waits for something that it has not asked for. `asked` = it had asked the thread that ended the
@@ -27,7 +27,7 @@ fn is_at_entry(slept: &Slept, asked: Option<bool>) -> bool {
         SleptOn::Inet { listens: Some(false), asked, .. } => asked,
         _ => None,
     };
-    if slept.state == SleepState::Asleep && EVENT_CALLS.contains(&slept.call.as_str()) {
+    if slept.state == SleepState::Asleep && kind::is_event_loop(slept) {
         // It takes whatever comes, and its timeouts end nothing else.
         return asked != Some(true) && has_sent != Some(true);
     }
@@ -91,6 +91,8 @@ mod tests {
             ("epoll_wait", connection(true, None), network(), None, None, WaitsForWork),
             ("epoll_wait", connection(false, Some(true)), network(), None, None, WaitsForOthers),
             ("epoll_wait", pair(), thread(), Some(false), Some(&Did::Queued), WaitsForWork),
+            // Any call on several files.
+            ("poll", pair(), thread(), Some(false), Some(&Did::Queued), WaitsForWork),
             ("epoll_wait", pair(), thread(), Some(true), Some(&Did::Queued), WaitsForOthers),
             // Whoever sends to it without being asked.
             ("recvfrom", connection(false, Some(false)), network(), None, None, WaitsForWork),

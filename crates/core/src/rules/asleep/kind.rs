@@ -87,9 +87,13 @@ fn of_link((own, slept): (ProcId, &Slept), behind: &[Awaited], is_awaited: bool)
     }
 }
 
-/// Whether it waits for whatever comes next.
+/// Whether it waits for whatever comes next: in an event poll, or in another call on several files, of which one was ready.
 pub(in crate::rules) fn is_event_loop(slept: &Slept) -> bool {
-    EVENT_CALLS.contains(&slept.call.as_str())
+    let ready = match slept.on {
+        SleptOn::Inet { ready, .. } | SleptOn::Unix { ready, .. } => ready,
+        _ => false,
+    };
+    ready || EVENT_CALLS.contains(&slept.call.as_str())
 }
 
 /// Whether it does nothing but to wait until a time has passed.

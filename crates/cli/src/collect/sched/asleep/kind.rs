@@ -82,12 +82,14 @@ impl Slept {
 
 /// Whether a thread waits for whatever comes next: an event loop, or one that serves clients.
 pub(super) fn is_for_whatever_comes(sleep: &Sleep, listening: &Listening) -> bool {
-    let of_clients = match sleep.object {
-        Object::Inet(inet) => is_of_client(sleep.tgid, &inet, listening) == Some(true),
-        Object::Unix { has_address, .. } => has_address,
+    let of_clients_or_any = match sleep.object {
+        Object::Inet(inet) => {
+            inet.ready || is_of_client(sleep.tgid, &inet, listening) == Some(true)
+        }
+        Object::Unix { has_address, ready, .. } => ready || has_address,
         _ => false,
     };
-    of_clients || is(sleep.call, EVENT_CALLS) || is(sleep.call, ACCEPTS)
+    of_clients_or_any || is(sleep.call, EVENT_CALLS) || is(sleep.call, ACCEPTS)
 }
 
 /// Whether the other end of a socket is a client: somebody listens on its own port. `None` = not known.
