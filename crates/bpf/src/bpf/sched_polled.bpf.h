@@ -71,13 +71,15 @@ static __always_inline void find_list(struct sched_polled *p)
 	__u64 list;
 
 	p->list = 0;
-	for (__u32 i = 0; i < POLL_SEARCHED; i++) {
+	for (__u32 i = POLL_SEARCHED; i-- > 0;) {
 		if (p->word[i] != task)
 			continue;
 		list = first + 8 * i - to_task;
 		if (p->word[(i + to_owner) & (POLL_WORDS - 1)] == list &&
-		    is_queued(&p->cell, poll_entry(list, 0)))
+		    is_queued(&p->cell, poll_entry(list, 0))) {
 			p->list = list;
+			break;
+		}
 	}
 }
 
