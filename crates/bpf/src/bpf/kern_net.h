@@ -156,7 +156,8 @@ struct poll_wqueues {
 #define SOCK_STREAM 1
 
 /* include/net/tcp_states.h */
-#define TCP_CLOSE 7
+#define TCP_ESTABLISHED 1
+#define TCP_CLOSE       7
 
 /* include/uapi/linux/in.h */
 #define IPPROTO_TCP 6

@@ -293,6 +293,12 @@ struct sched_watch {
 	__u64 told_ns; /* how much of the sleep that began at told_since_ns is accounted for */
 	__u64 told_since_ns;
 	__u64 cell; /* numbers are stored here and read back, so that the verifier forgets them */
+	/* The connection of TCP on which it last found something to read, and what it had sent by
+	 * then. */
+	__u64 client;
+	__u32 client_seq;
+	__u16 client_port;
+	__u16 client_remote;
 };
 
 /* A sleep of a watched thread. Times are those of the run queues' clock. */
@@ -313,7 +319,8 @@ struct sched_sleep {
 			    parts */
 	__s16 call;      /* number of the system call, or enum sleep_call */
 	__s16 waker_call;
-	__u16 local_port;
+	__u16 local_port; /* of a sleep on no socket: of a connection on which something was read
+			     that is not answered */
 	__u16 remote_port;
 	__u16 mode;   /* type of the file; 0 = none is known */
 	__u16 family; /* of a socket; 0 = it is none */
@@ -335,7 +342,7 @@ struct sched_sleeps {
 	struct sched_sleep sleep[SLEEPS];
 };
 
-_Static_assert(sizeof(struct sched_watch) == 48, "no hidden padding");
+_Static_assert(sizeof(struct sched_watch) == 64, "no hidden padding");
 _Static_assert(sizeof(struct sched_sleep) == 128, "two cache lines");
 _Static_assert(sizeof(struct sched_thread) == 192, "three cache lines");
 _Static_assert(sizeof(struct sched_blame) == 32 + 16 * CULPRITS, "no hidden padding");

@@ -66,8 +66,10 @@ __noinline int end_sleep(__u32 cpu_id)
 	if (w->told_since_ns == since)
 		slept -= slept < w->told_ns ? slept : w->told_ns;
 	stands_for = due_ns(w, slept);
-	if (!stands_for)
+	if (!stands_for) {
+		note_request(w);
 		return 0;
+	}
 	sleep = &log->sleep[log->head & (SLEEPS - 1)];
 	__builtin_memset(sleep, 0, sizeof(*sleep));
 	sleep->since_ns = since;
@@ -82,8 +84,9 @@ __noinline int end_sleep(__u32 cpu_id)
 		sleep->waker_tgid = w->waker_tgid;
 		sleep->waker_call = w->waker_call;
 	}
-	note_call(sleep, &log->cell, cpu_id, area->cpu.scratch.task);
+	note_call(sleep, w, &log->cell, cpu_id, area->cpu.scratch.task);
 	note_lock(sleep, &log->cell, area->cpu.scratch.task);
+	note_request(w);
 	barrier();
 	log->head++;
 	return 0;
@@ -144,7 +147,7 @@ int on_asleep(struct bpf_iter__task *ctx)
 	sleep.tgid = t->tgid;
 	sleep.state = state;
 	sleep.context = CTX_NOT_YET;
-	note_call(&sleep, &w->cell, polled_by_iterator, address_of(&w->cell, task));
+	note_call(&sleep, w, &w->cell, polled_by_iterator, address_of(&w->cell, task));
 	note_lock(&sleep, &w->cell, address_of(&w->cell, task));
 	bpf_seq_write(ctx->meta->seq, &sleep, sizeof(sleep));
 	return 0;

@@ -47,13 +47,58 @@ static __always_inline bool asks_first(__u64 sock)
 	       (__u32)NUMBER_AT(struct tcp_sock, sock, bytes_received) == unread;
 }
 
-static __always_inline void note_addresses(struct sched_sleep *sleep, __u64 sock)
+/* Whether there is the same connection still that the thread was last seen to read from. */
+static __always_inline bool has_client(struct sched_watch *w)
+{
+	__u64 sock = w->client;
+
+	return sock && NUMBER_AT(struct sock, sock, __sk_common.skc_num) == w->client_port &&
+	       NUMBER_AT(struct sock, sock, __sk_common.skc_dport) == w->client_remote &&
+	       NUMBER_AT(struct sock, sock, __sk_common.skc_state) == TCP_ESTABLISHED;
+}
+
+/* Whether nothing was sent on it since. */
+static __always_inline bool owes_answer(struct sched_watch *w)
+{
+	return has_client(w) && NUMBER_AT(struct tcp_sock, w->client, write_seq) == w->client_seq;
+}
+
+static __always_inline bool is_unread(__u64 sock)
+{
+	return NUMBER_AT(struct tcp_sock, sock, rcv_nxt) !=
+	       NUMBER_AT(struct tcp_sock, sock, copied_seq);
+}
+
+/* At the end of each sleep, also of those of which nothing is told: something has come on that
+ * connection. What came in the middle of a sleep was not waited for at its beginning, so this comes
+ * after owes_answer. */
+static __always_inline void note_request(struct sched_watch *w)
+{
+	if (w->client && is_unread(w->client) && has_client(w))
+		w->client_seq = NUMBER_AT(struct tcp_sock, w->client, write_seq);
+}
+
+/* There is something to read on this connection. One that waits for an answer stays remembered:
+ * what is asked meanwhile, on others, is asked on its behalf. */
+static __always_inline void note_client(struct sched_watch *w, __u64 sock)
+{
+	if (!is_unread(sock) || (w->client != sock && owes_answer(w)))
+		return;
+	w->client = sock;
+	w->client_seq = NUMBER_AT(struct tcp_sock, sock, write_seq);
+	w->client_port = NUMBER_AT(struct sock, sock, __sk_common.skc_num);
+	w->client_remote = NUMBER_AT(struct sock, sock, __sk_common.skc_dport);
+}
+
+static __always_inline void note_addresses(struct sched_sleep *sleep, struct sched_watch *w,
+					   __u64 sock)
 {
 	sleep->local_port = NUMBER_AT(struct sock, sock, __sk_common.skc_num);
 	sleep->remote_port = __builtin_bswap16(NUMBER_AT(struct sock, sock, __sk_common.skc_dport));
 	if (sleep->socket_type == SOCK_STREAM) {
 		sleep->write_seq = NUMBER_AT(struct tcp_sock, sock, write_seq);
 		sleep->mark = asks_first(sock);
+		note_client(w, sock);
 	}
 	if (sleep->family == AF_INET) {
 		sleep->remote[0] = NUMBER_AT(struct sock, sock, __sk_common.skc_daddr);
@@ -74,7 +119,8 @@ static __always_inline void note_unix(struct sched_sleep *sleep, __u64 *cell, __
 		sleep->peer = NUMBER_AT(struct pid, pid, numbers[0].nr);
 }
 
-static __always_inline void note_socket(struct sched_sleep *sleep, __u64 *cell, __u64 file)
+static __always_inline void note_socket(struct sched_sleep *sleep, struct sched_watch *w,
+					__u64 *cell, __u64 file)
 {
 	__u64 sock = ADDRESS_AT(cell, struct file, file, private_data);
 
@@ -85,13 +131,14 @@ static __always_inline void note_socket(struct sched_sleep *sleep, __u64 *cell, 
 	sleep->socket_type = NUMBER_AT(struct sock, sock, sk_type);
 	sleep->socket_state = NUMBER_AT(struct sock, sock, __sk_common.skc_state);
 	if (sleep->family == AF_INET || sleep->family == AF_INET6)
-		note_addresses(sleep, sock);
+		note_addresses(sleep, w, sock);
 	else if (sleep->family == AF_UNIX)
 		note_unix(sleep, cell, sock);
 }
 
 /* The first file that an event poll found ready, if it is a socket: it ended the sleep. */
-static __always_inline void note_ready(struct sched_sleep *sleep, __u64 *cell, __u64 file)
+static __always_inline void note_ready(struct sched_sleep *sleep, struct sched_watch *w,
+				       __u64 *cell, __u64 file)
 {
 	__u64 poll = ADDRESS_AT(cell, struct file, file, private_data);
 	__u64 list = poll + bpf_core_field_offset(struct eventpoll, rdllist);
@@ -106,10 +153,11 @@ static __always_inline void note_ready(struct sched_sleep *sleep, __u64 *cell, _
 	sleep->ready = 1;
 	sleep->mode = NUMBER_AT(struct inode, inode, i_mode);
 	if ((sleep->mode & S_IFMT) == S_IFSOCK)
-		note_socket(sleep, cell, file);
+		note_socket(sleep, w, cell, file);
 }
 
-static __always_inline void note_file(struct sched_sleep *sleep, __u64 *cell, __u64 file)
+static __always_inline void note_file(struct sched_sleep *sleep, struct sched_watch *w, __u64 *cell,
+				      __u64 file)
 {
 	__u64 inode, super, name;
 
@@ -119,14 +167,14 @@ static __always_inline void note_file(struct sched_sleep *sleep, __u64 *cell, __
 	sleep->inode = NUMBER_AT(struct inode, inode, i_ino);
 	sleep->device = NUMBER_AT(struct super_block, super, s_dev);
 	if ((sleep->mode & S_IFMT) == S_IFSOCK) {
-		note_socket(sleep, cell, file);
+		note_socket(sleep, w, cell, file);
 	} else if (!(sleep->mode & S_IFMT)) {
 		/* "[eventpoll]", "[timerfd]", ... */
 		name = ADDRESS_AT(cell, struct file, file, f_path.dentry);
 		name = ADDRESS_AT(cell, struct dentry, name, d_name.name);
 		bpf_probe_read_kernel(sleep->kind, sizeof(sleep->kind), (const void *)name);
 		if (*(__u64 *)sleep->kind == EVENTPOLL)
-			note_ready(sleep, cell, file);
+			note_ready(sleep, w, cell, file);
 	}
 }
 
@@ -168,8 +216,8 @@ static __always_inline __u64 file_polled(struct sched_sleep *sleep, __u32 place,
 }
 
 /* What the sleeping thread does in the kernel, and on which file. `place` is that in `polled`. */
-static __always_inline void note_call(struct sched_sleep *sleep, __u64 *cell, __u32 place,
-				      __u64 task)
+static __always_inline void note_call(struct sched_sleep *sleep, struct sched_watch *w, __u64 *cell,
+				      __u32 place, __u64 task)
 {
 	__u64 regs = 0, index, file = 0;
 	__u8 says;
@@ -188,5 +236,7 @@ static __always_inline void note_call(struct sched_sleep *sleep, __u64 *cell, __
 	else if (says == SLEEP_POLL)
 		file = file_polled(sleep, place, task, regs);
 	if (file)
-		note_file(sleep, cell, file);
+		note_file(sleep, w, cell, file);
+	if (!sleep->family && owes_answer(w))
+		sleep->local_port = w->client_port;
 }

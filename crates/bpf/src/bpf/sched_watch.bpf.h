@@ -48,6 +48,7 @@ __noinline int watch_new(__u32 tid, __u32 tgid, __u32 parent)
 	w->owed_ns = 0;
 	w->told_since_ns = 0;
 	w->context = CTX_UNKNOWN;
+	w->client = 0;
 	w->ended = 0;
 	barrier();
 	w->tid = tid;

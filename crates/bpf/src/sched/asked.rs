@@ -70,6 +70,7 @@ mod tests {
             call: Call::System(0),
             arguments: [0; 3],
             object: Object::Inet(inet),
+            unanswered: None,
             lock: None,
             waker: Waker { context: Context::SoftIrq, tid: 0, tgid: 0, call: Call::Unknown },
         }

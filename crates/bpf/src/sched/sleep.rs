@@ -275,6 +275,8 @@ pub struct Sleep {
     pub arguments: [u64; 3],
     /// On which file.
     pub object: Object,
+    /// Own port of a connection on which the thread has read something and not answered yet, if it sleeps on no socket.
+    pub unanswered: Option<u16>,
     /// For which lock of the kernel. `None` = for none, in a call on a socket, or the kernel does not tell (before 6.16, or
     /// without `CONFIG_DETECT_HUNG_TASK_BLOCKER`).
     pub lock: Option<KernelLock>,
@@ -337,6 +339,7 @@ fn sleep_of(it: &sched_sleep) -> Sleep {
         call: Call::of(it.call),
         arguments: it.argument,
         object: object_of(it),
+        unanswered: Some(it.local_port).filter(|&port| it.family == 0 && port != 0),
         lock: lock_of(it),
         waker: Waker {
             context,

@@ -194,7 +194,7 @@ const IDENTITIES: [&str; 26] = [
     "address",
 ];
 /// Columns that are 0 or 1.
-const FLAGS: [&str; 14] = [
+const FLAGS: [&str; 15] = [
     "accepted",
     "root",
     "kernel",
@@ -209,6 +209,7 @@ const FLAGS: [&str; 14] = [
     "complete",
     "cores_told",
     "asked",
+    "in_request",
 ];
 /// Columns that count things.
 const COUNTS: [&str; 60] = [

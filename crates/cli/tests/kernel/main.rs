@@ -20,6 +20,7 @@ mod full_disk;
 mod golang;
 mod held;
 mod in_detail;
+mod in_request;
 mod interrupts;
 mod io;
 mod kernel_locks;

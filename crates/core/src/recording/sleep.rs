@@ -231,6 +231,10 @@ pub struct SleepTick {
     /// one something to do. `None` if that is not known, or no thread ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<bool>,
+    /// Whether the thread had something to read from a client of its process, on a connection of TCP, and has sent nothing
+    /// on it since. `None` = that is not known: it may be at work for a client all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_request: Option<bool>,
     /// What this part of the sleep waited for: the thread that ended it, or that held its lock, the one that this
     /// waited for, and so on; [`CHAIN`] at most. Empty if no thread of this host is known to have ended it.
     pub behind: Vec<Awaited>,

@@ -310,11 +310,27 @@ impl Scene {
             thread: Some(thread.into()),
             entry,
             asked,
+            in_request: None,
             behind,
             ns,
             looked_at: ns.div_ceil(1_000_000),
             longest_ns: ns.min(20_000_000),
         })))
+    }
+
+    /// The same, of a thread for whose answer a client waits.
+    pub fn slept_in_request(
+        &mut self,
+        proc: ProcId,
+        thread: &str,
+        slept: (Slept, Vec<Awaited>),
+        ns: u64,
+    ) -> &mut Self {
+        self.slept(proc, thread, slept, ns);
+        if let Some(Record::Sleep(tick)) = self.records.last_mut() {
+            tick.in_request = Some(true);
+        }
+        self
     }
 
     /// Adds sleeps of a length that a timer ended, of a thread that may belong to an entry, in each second.
@@ -338,6 +354,7 @@ impl Scene {
                 thread: Some(thread.into()),
                 entry,
                 asked: None,
+                in_request: None,
                 behind: vec![],
                 ns: each_ns * per_second,
                 looked_at: per_second,

@@ -33,6 +33,8 @@ pub struct SleepKey {
     pub slept: Slept,
     /// Name of the threads.
     pub thread: Option<String>,
+    /// Inside of requests: see [`SleepTick::in_request`].
+    pub in_request: bool,
     /// What they waited for.
     pub behind: Vec<Awaited>,
 }
@@ -104,7 +106,8 @@ pub struct Sleeps {
 impl Sleeps {
     /// Adds a tick. `has_entries` = the user said which threads serve requests.
     pub(super) fn push(&mut self, tick: &SleepTick, has_entries: bool) {
-        let SleepTick { state, call, on, woken, thread, entry, asked, behind, .. } = tick;
+        let SleepTick { state, call, on, woken, thread, entry, asked, in_request, behind, .. } =
+            tick;
         let role = match *entry {
             Some(at) => Role::Entry { at, asked: *asked },
             None if has_entries => Role::NoEntry,
@@ -113,7 +116,8 @@ impl Sleeps {
         let (state, woken) = (*state, woken.clone());
         let slept = Slept { state, call: call.clone(), on: on.clone(), woken };
         let behind = behind.iter().take(CHAIN).cloned().collect();
-        let mut key = SleepKey { role, slept, thread: thread.clone(), behind };
+        let (thread, in_request) = (thread.clone(), *in_request == Some(true));
+        let mut key = SleepKey { role, slept, thread, in_request, behind };
         if self.is_full_for(&key) {
             key = key.of_any_condition();
         }

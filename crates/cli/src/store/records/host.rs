@@ -229,7 +229,8 @@ tables! {
     }
     /// On what the threads of a process of the target slept, alike sleeps summed (BPF scheduler probe). No rows if the target
     /// is the host. For a millisecond of a thread's sleep, or for a longer one, one sleep is looked at, and stands for those
-    /// before it; where there are many, for up to 16 s. A recording of version 2 may lack the table, or `entry` and `asked`.
+    /// before it; where there are many, for up to 16 s. A recording of version 2 may lack the table, or `entry`, `asked` and
+    /// `in_request`.
     "sleep" over tick, since 2, Presence::Added => Sleep(SleepTick) {
         /// the process
         proc,
@@ -249,6 +250,8 @@ tables! {
         entry,
         /// 1 = an entry's thread was the last that gave something to do to the thread that ended it; NULL = not known
         asked,
+        /// 1 = the thread had something to read from a client, and has sent it nothing since; NULL = not known
+        in_request,
         /// what this part of the sleep waited for, as a JSON array of at most 8: the thread that ended it, or that held its
         /// lock, the one that this waited for, and so on. Each has `proc`, `thread`, and `did`: `not_seen`, `on_cpu`,
         /// `queued`, `throttled`, or `slept` with `state`, `call`, `on` and `woken` as here; NULL = not known

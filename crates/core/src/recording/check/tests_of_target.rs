@@ -93,6 +93,7 @@ fn what_threads_slept_on_is_no_more_than_they_slept() {
             thread: None,
             entry: None,
             asked: None,
+            in_request: None,
             behind: vec![],
             ns,
             looked_at: 1,

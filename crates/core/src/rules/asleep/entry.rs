@@ -111,7 +111,13 @@ mod tests {
             };
             let behind = did.into_iter().map(by).collect();
             let role = Role::Entry { at: 0, asked };
-            let key = SleepKey { role, slept: slept(call, on, woken), thread: None, behind };
+            let key = SleepKey {
+                role,
+                slept: slept(call, on, woken),
+                thread: None,
+                in_request: false,
+                behind,
+            };
             assert_eq!(kind::of(ProcId(1), &key), kind, "{key:?}");
             let key = SleepKey { role: Role::NoEntry, ..key };
             assert_eq!(kind::of(ProcId(1), &key), SleepKind::NoEntry);

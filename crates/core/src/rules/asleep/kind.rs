@@ -35,16 +35,30 @@ const ACCEPTS: &[&str] = &["accept", "accept4"];
 const SENDS: &[&str] = &[
     "write", "writev", "pwritev", "pwritev2", "sendto", "sendmsg", "sendmmsg", "sendfile", "splice",
 ];
+/// Calls that send a signal.
+const SIGNALS: &[&str] =
+    &["kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal"];
 /// Calls that wait for a lock of a file.
 const FILE_LOCKS: &[&str] = &["flock", "fcntl"];
 
 /// By what the user said of the thread, if anything.
 pub(in crate::rules) fn of(own: ProcId, key: &SleepKey) -> SleepKind {
-    match key.role {
+    let kind = match key.role {
         Role::NotSaid => of_chain(own, key),
         Role::Entry { asked, .. } => entry::of(own, key, asked),
-        Role::NoEntry => SleepKind::NoEntry,
-    }
+        Role::NoEntry => return SleepKind::NoEntry,
+    };
+    if keeps_client_waiting(own, key) { SleepKind::WaitsForOthers } else { kind }
+}
+
+/// Whether a thread waits for another one while a client waits for its answer. An event loop serves others meanwhile: what ends
+/// its wait is not for that client, but for a signal, which another process sends to one that waits for it.
+pub(in crate::rules) fn keeps_client_waiting(own: ProcId, key: &SleepKey) -> bool {
+    let WokenBy::Thread { proc, call } = &key.slept.woken else { return false };
+    let signalled = *proc != own && SIGNALS.contains(&call.as_str());
+    key.in_request
+        && key.slept.state == SleepState::Asleep
+        && (signalled || !is_event_loop(&key.slept))
 }
 
 /// The order of evidence: what is a delay whoever ends it; whose turn it is at a socket, and whether its process has asked
@@ -250,20 +264,38 @@ mod tests {
             (does("futex", condition(), by()), NotKnown),
         ] {
             let slept = slept("futex", condition(), WokenBy::NotKnown);
-            let key = SleepKey { role: Role::NotSaid, slept, thread: None, behind: vec![own(did)] };
+            let key = SleepKey {
+                role: Role::NotSaid,
+                slept,
+                thread: None,
+                in_request: false,
+                behind: vec![own(did)],
+            };
             assert_eq!(of(ProcId(1), &key), kind, "{key:?}");
         }
         // The dispatcher asked somebody, who is late for a reason of his own.
         let asked = own(does("recvfrom", inet(Some(false)), by()));
         let naps = own(does("clock_nanosleep", SleptOn::NotKnown, by()));
         let slept = slept("futex", condition(), WokenBy::NotKnown);
-        let key = SleepKey { role: Role::NotSaid, slept, thread: None, behind: vec![asked, naps] };
+        let key = SleepKey {
+            role: Role::NotSaid,
+            slept,
+            thread: None,
+            in_request: false,
+            behind: vec![asked, naps],
+        };
         assert_eq!(of(ProcId(1), &key), WaitsForOthers);
         // A process that sleeps before it answers, and one that does something now and then, look alike.
         let pair = SleptOn::Unix { peer: None, accepted: false, ready: false };
         let slept = tests::slept("recvfrom", pair, WokenBy::NotKnown);
         let naps = Awaited { proc: ProcId(2), ..own(does("nanosleep", SleptOn::NotKnown, by())) };
-        let key = SleepKey { role: Role::NotSaid, slept, thread: None, behind: vec![naps] };
+        let key = SleepKey {
+            role: Role::NotSaid,
+            slept,
+            thread: None,
+            in_request: false,
+            behind: vec![naps],
+        };
         assert_eq!(of(ProcId(1), &key), NotKnown, "another process's timer is none of its own");
         assert_eq!(of(ProcId(2), &key), OwnTimer);
         // An event loop takes whatever comes, unless the thread that it waits for is late.
@@ -275,7 +307,13 @@ mod tests {
             (2, does("recvfrom", inet(Some(false)), by()), WaitsForOthers),
         ] {
             let behind = vec![Awaited { proc: ProcId(proc), ..own(did) }];
-            let key = SleepKey { role: Role::NotSaid, slept: event.clone(), thread: None, behind };
+            let key = SleepKey {
+                role: Role::NotSaid,
+                slept: event.clone(),
+                thread: None,
+                in_request: false,
+                behind,
+            };
             assert_eq!(of(ProcId(1), &key), kind, "{key:?}");
         }
         // So a pool behind the loop has no work, whatever that thread does.
@@ -287,13 +325,20 @@ mod tests {
             let rests = own(Did::Slept(event.clone()));
             let slept = tests::slept("futex", condition(), WokenBy::NotKnown);
             let behind = vec![rests, own(did)];
-            let key = SleepKey { role: Role::NotSaid, slept, thread: None, behind };
+            let key =
+                SleepKey { role: Role::NotSaid, slept, thread: None, in_request: false, behind };
             assert_eq!(of(ProcId(1), &key), kind, "{key:?}");
         }
         let lock = SleptOn::Futex { address: 64, value: 2, op: 0 };
         let slept = Slept { on: lock, ..key.slept };
         let did = does("clock_nanosleep", SleptOn::NotKnown, by());
-        let key = SleepKey { role: Role::NotSaid, slept, thread: None, behind: vec![own(did)] };
+        let key = SleepKey {
+            role: Role::NotSaid,
+            slept,
+            thread: None,
+            in_request: false,
+            behind: vec![own(did)],
+        };
         assert_eq!(
             of(ProcId(1), &key),
             WaitsForOthers,

@@ -154,6 +154,7 @@ fn who_waits_for_the_network_may_be_interrupted_by_its_own_packets() {
             thread: None,
             entry: None,
             asked: None,
+            in_request: None,
             behind: vec![],
             ns: 4 * S,
             looked_at: 9,

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! OFF003: threads wait for another thread of their process, which is late for lack of a CPU or for a disk.
+//! OFF003: threads wait for another thread of their process, which is late for lack of a CPU or for a disk; or while a
+//! client waits for them, for any other thread.
 
 use super::waits::{self, Reason, Sleep, Waits};
 use crate::finding::{Area, Finding, Fix, Question, Severity, SleepKind};
 use crate::recording::{SleptOn, Source};
-use crate::rules::asleep::kind::{self, is_address_space, is_file_lock, is_kernel_lock, is_lock};
+use crate::rules::asleep::kind::{
+    self, is_address_space, is_file_lock, is_kernel_lock, is_lock, keeps_client_waiting,
+};
 use crate::rules::words::{self, group_name};
 use crate::rules::{Check, Rule, Status, Verdict, severity};
 use crate::view::View;
@@ -14,7 +17,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     area: Area::Waiting,
     question: Question::Others,
     name: "late-thread",
-    summary: "threads wait for another thread of their process, which waits for a CPU or a disk",
+    summary: "threads wait for another thread that is late, or while a client waits",
     any_of: &[Source::Sched],
     helps: &[],
     limits: &[&severity::LOSS_LIMITS],
@@ -25,28 +28,32 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(view: &View) -> Verdict {
-    waits::verdict(view, is_late, "for late threads of its own", finding)
+    waits::verdict(view, is_late, "for late threads, or while clients waited,", finding)
 }
 
-/// Another thread of the process ended it, and waited for a CPU or for a disk. Locks and connections to others have rules of
-/// their own.
+/// Another thread of the process ended it, and waited for a CPU or for a disk; or any thread, and a client waited meanwhile.
+/// Locks and connections to others have rules of their own.
 fn is_late((id, key, _): &Sleep<'_>) -> bool {
     let reason = Reason::of(&key.behind);
     let own = key.behind.iter().all(|it| it.proc == *id);
-    own && !matches!(key.slept.on, SleptOn::Inet { .. })
+    let late = own && matches!(reason, Reason::Queued | Reason::Throttled | Reason::BlockIo);
+    (late || keeps_client_waiting(*id, key))
+        && !matches!(key.slept.on, SleptOn::Inet { .. })
         && !is_lock(&key.slept)
         && !is_file_lock(&key.slept)
         && !is_address_space(*id, &key.slept)
         && !is_kernel_lock(&key.slept)
         && kind::of(*id, key) == SleepKind::WaitsForOthers
-        && matches!(reason, Reason::Queued | Reason::Throttled | Reason::BlockIo)
 }
 
 fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
     let behind = waits.behind(view);
+    let own = waits.sleeps.iter().all(|(id, key, _)| key.behind.iter().all(|it| it.proc == *id));
     let (whom, wait) = match &behind.whom {
-        Some(whom) => (format!("its own thread {whom}"), "waits"),
-        None => ("its own threads".into(), "wait"),
+        Some(whom) if own => (format!("its own thread {whom}"), "waits"),
+        Some(whom) => (whom.clone(), "waits"),
+        None if own => ("its own threads".into(), "wait"),
+        None => ("other threads".into(), "wait"),
     };
     let (late, action, risk) = match behind.reason {
         Reason::Throttled => (
@@ -60,16 +67,39 @@ fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
              is slow",
             "what is handed on before it is on the disk may be lost in a crash",
         ),
-        _ => (
+        Reason::Slept => (
+            format!("which {}", if behind.whom.is_some() { "sleeps" } else { "sleep" }),
+            "see on what the thread sleeps that is waited for (`behind`): who holds a lock, or is in a transaction, must not \
+             wait for a client or a timer meanwhile",
+            "work that moves out of a transaction may see a state that has changed",
+        ),
+        Reason::OnCpu => (
+            format!("which {}", if behind.whom.is_some() { "computes" } else { "compute" }),
+            "do less in the thread that is waited for, or divide its work among several",
+            "work in parallel needs locks of its own",
+        ),
+        Reason::NotSeen => (
+            "of which it is not known what they did".to_owned(),
+            "see who ends the waits: `--profile` names the functions of both",
+            "a profile makes each sleep of the target some microseconds longer while it is made",
+        ),
+        Reason::Queued => (
             format!("which {wait} for a CPU"),
             "let the thread that others wait for get a CPU: SCH001 says behind whom this process waits",
             "precedence for one process is taken from the others",
         ),
     };
+    // Who sleeps may be about to answer, or may have nothing to say: clients that ask to be told of events wait, too.
+    let is_open = matches!(behind.reason, Reason::Slept | Reason::NotSeen);
+    let severity = if is_open { Severity::Info } else { severity };
+    let of_clients = waits.sleeps.iter().filter(|(id, key, _)| keeps_client_waiting(*id, key));
+    let of_clients_ns = of_clients.fold(0, |sum: u64, (.., ns)| sum.saturating_add(*ns));
+    let meanwhile =
+        if of_clients_ns > waits.ns / 2 { ", while clients wait for its answers," } else { "" };
     let finding = waits.finding(view, (&RULE, severity), ("behind late threads", &behind));
     Finding {
         title: format!(
-            "{} {} {} for {whom}, {late}",
+            "{} {} {}{meanwhile} for {whom}, {late}",
             group_name(waits.group),
             words::verb(waits.group, "waits", "wait"),
             words::of_every_second(waits.ns_per_s)

@@ -82,14 +82,19 @@ impl Slept {
 
 /// Whether a thread waits for whatever comes next: an event loop, or one that serves clients.
 pub(super) fn is_for_whatever_comes(sleep: &Sleep, listening: &Listening) -> bool {
-    let of_clients_or_any = match sleep.object {
-        Object::Inet(inet) => {
-            inet.ready || is_of_client(sleep.tgid, &inet, listening) == Some(true)
-        }
-        Object::Unix { has_address, ready, .. } => ready || has_address,
+    let of_clients = match sleep.object {
+        Object::Inet(inet) => is_of_client(sleep.tgid, &inet, listening) == Some(true),
+        Object::Unix { has_address, .. } => has_address,
         _ => false,
     };
-    of_clients_or_any || is(sleep.call, EVENT_CALLS) || is(sleep.call, ACCEPTS)
+    let one_of_several = match sleep.object {
+        Object::Inet(Inet { ready, .. }) | Object::Unix { ready, .. } => ready,
+        _ => false,
+    };
+    of_clients
+        || is(sleep.call, EVENT_CALLS)
+        || is(sleep.call, ACCEPTS)
+        || (one_of_several && is(sleep.call, POLLS))
 }
 
 /// Whether the other end of a socket is a client: somebody listens on its own port. `None` = not known.
@@ -100,12 +105,18 @@ fn is_of_client(tgid: u32, inet: &Inet, listening: &Listening) -> Option<bool> {
     }
 }
 
-/// Process and own port of a sleep on a socket that somebody may listen on.
+/// Process and own port of a socket that somebody may listen on: that of the sleep, or one on which the thread owes an
+/// answer.
 pub(super) fn port_of(sleep: &Sleep) -> Option<(u32, u16)> {
     match sleep.object {
         Object::Inet(Inet { kind: STREAM, local_port, .. }) => Some((sleep.tgid, local_port)),
-        _ => None,
+        _ => sleep.unanswered.map(|port| (sleep.tgid, port)),
     }
+}
+
+/// Whether the thread has read something from a client, and not answered yet.
+pub(super) fn is_in_request(sleep: &Sleep, listening: &Listening) -> bool {
+    sleep.unanswered.is_some_and(|port| listening.has(sleep.tgid, port) == Some(true))
 }
 
 /// A lock for which threads wait, and which is handed over from one to the next.
@@ -299,6 +310,8 @@ fn inet_of(tgid: u32, inet: Inet, listening: &Listening) -> SleptOn {
 
 /// Calls in which a process sends: on this host, the other end is woken by it, in a soft interrupt.
 const SENDS: &[&str] = &["write", "writev", "sendto", "sendmsg", "sendmmsg", "sendfile", "splice"];
+/// Calls that take a list of files.
+const POLLS: &[&str] = &["poll", "ppoll", "select", "pselect6"];
 /// Calls that wait for a client.
 const ACCEPTS: &[&str] = &["accept", "accept4"];
 /// Calls in which a process receives, and so makes room for who sends.
@@ -336,6 +349,7 @@ pub(super) mod tests {
             call: Call::System(202),
             arguments: [0x1000, 128, 2],
             object,
+            unanswered: None,
             lock: None,
             waker: Waker { context: waker, tid: 9, tgid: 8, call: Call::System(1) },
         }

@@ -152,7 +152,8 @@ impl Asleep {
             self.pending.push(sleep);
         } else if let Some(slept) = Slept::of(&sleep, &self.listening) {
             let (_, entry) = self.who(roots, &sleep);
-            let kind = Kind { slept, thread: None, entry, asked: None, behind: vec![] };
+            let in_request = kind::is_in_request(&sleep, &self.listening);
+            let kind = Kind { slept, thread: None, entry, asked: None, in_request, behind: vec![] };
             self.add(&sleep, kind, sleep.stands_for_ns);
         }
     }
@@ -205,11 +206,13 @@ impl Asleep {
             let thread = Some(name);
             let asked =
                 entry.and_then(|_| self.entries.asked(&sleep, &self.history, &self.listening));
+            let in_request = kind::is_in_request(&sleep, &self.listening);
             let of = |behind| Kind {
                 slept: slept.clone(),
                 thread: thread.clone(),
                 entry,
                 asked,
+                in_request,
                 behind,
             };
             if !slept.is_behind_somebody() || budget == 0 {

@@ -24,6 +24,8 @@ pub(super) struct Kind {
     pub(super) entry: Option<u32>,
     /// See [`SleepTick::asked`].
     pub(super) asked: Option<bool>,
+    /// See [`SleepTick::in_request`].
+    pub(super) in_request: bool,
     pub(super) behind: Vec<NamedLink>,
 }
 
@@ -121,6 +123,7 @@ impl Sums {
                     thread: kind.thread.filter(|name| !name.is_empty()),
                     entry: kind.entry,
                     asked: kind.asked,
+                    in_request: kind.in_request.then_some(true),
                     behind,
                     ns: sum.ns,
                     looked_at: sum.looked_at,
@@ -199,7 +202,7 @@ fn largest(kinds: BTreeMap<Kind, Sum>) -> Summed {
         let slept =
             Slept { state, call: None, on: SleptOn::Others, peer: None, woken: Woken::NotKnown };
         let entry = kind.entry;
-        (Kind { slept, thread: None, entry, asked: None, behind: vec![] }, sum)
+        (Kind { slept, thread: None, entry, asked: None, in_request: false, behind: vec![] }, sum)
     };
     all.extend(more);
     all.extend(summed(rest.into_iter().map(of_state)));
@@ -237,8 +240,14 @@ mod tests {
             let link =
                 NamedLink { tgid: 8, name: "holder".into(), too: false, did: history::Did::OnCpu };
             let thread = Some(format!("worker-{address}"));
-            let kind =
-                Kind { slept, thread, entry: Some(3), asked: Some(true), behind: vec![link] };
+            let kind = Kind {
+                slept,
+                thread,
+                entry: Some(3),
+                asked: Some(true),
+                in_request: true,
+                behind: vec![link],
+            };
             sums.add(7, kind, Sum { ns: 10, looked_at: 1, longest_ns: 10 });
         }
         let mut told = Vec::new();
