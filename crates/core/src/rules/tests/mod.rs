@@ -10,6 +10,7 @@ mod decoys;
 mod disks;
 mod fixtures;
 mod hosts;
+mod in_request;
 mod interrupts;
 mod memory;
 mod network;

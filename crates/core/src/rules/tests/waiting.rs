@@ -10,7 +10,7 @@ use crate::testkit::{MS, ProcessActivity, S, Scene};
 
 pub(super) const LOCK: u64 = 0x7f00_0000_00a8;
 
-fn slept(call: &str, on: SleptOn) -> Slept {
+pub(super) fn slept(call: &str, on: SleptOn) -> Slept {
     let (state, woken) = (SleepState::Asleep, WokenBy::SoftInterrupt);
     Slept { state, call: call.into(), on, woken }
 }
@@ -23,7 +23,7 @@ fn lock() -> Slept {
     futex(2, 0)
 }
 
-fn condition() -> Slept {
+pub(super) fn condition() -> Slept {
     futex(0, 9)
 }
 
@@ -40,7 +40,7 @@ fn connection(asked: Option<bool>) -> Slept {
     slept("recvfrom", SleptOn::Inet { protocol, listens, port, remote, asked, ready })
 }
 
-fn clients() -> Slept {
+pub(super) fn clients() -> Slept {
     let (protocol, remote) = ("tcp".into(), None);
     let (listens, port, asked, ready) = (Some(true), Some(8080), None, true);
     slept("epoll_wait", SleptOn::Inet { protocol, listens, port, remote, asked, ready })
@@ -71,12 +71,12 @@ fn fsync() -> Did {
     Did::Slept(Slept { state: SleepState::BlockIo, ..slept("fsync", on) })
 }
 
-fn behind(proc: ProcId, thread: &str, did: Did) -> Vec<Awaited> {
+pub(super) fn behind(proc: ProcId, thread: &str, did: Did) -> Vec<Awaited> {
     vec![Awaited { proc, thread: thread.into(), too: false, did }]
 }
 
 /// A service of 8 threads that sleep, each part as given: who slept how, behind what, and how long.
-fn service(parts: impl Fn(ProcId, ProcId) -> Vec<(Slept, Vec<Awaited>, u64)>) -> Scene {
+pub(super) fn service(parts: impl Fn(ProcId, ProcId) -> Vec<(Slept, Vec<Awaited>, u64)>) -> Scene {
     let mut scene = Scene::new(4, 10 * S);
     scene.cgroup("/", None, None);
     let api = scene.process("api", None);
@@ -138,7 +138,7 @@ fn late() -> Scene {
     })
 }
 
-fn timer() -> Slept {
+pub(super) fn timer() -> Slept {
     slept("clock_nanosleep", SleptOn::NotKnown)
 }
 
@@ -276,41 +276,6 @@ fn who_waits_for_work_for_clients_or_for_what_it_has_not_asked_for_has_no_findin
         let quiet = report.ruled_out.iter().filter(|it| it.code.starts_with("OFF")).count();
         assert_eq!(quiet, 8, "all of them were checked");
     }
-}
-
-/// Sessions of a database, one process each: one waits for a row that another one has changed, or for a signal.
-fn sessions(call: &str, on: SleptOn, signal: &str, did: Did, in_request: bool) -> Scene {
-    let mut scene = service(|_, _| vec![]);
-    let (api, other) = (ProcId(1), ProcId(2));
-    let woken = WokenBy::Thread { proc: other, call: signal.into() };
-    let waits = (Slept { woken, ..slept(call, on) }, behind(other, "postgres", did));
-    if in_request {
-        scene.slept_in_request(api, "worker-1", waits, 20 * S);
-    } else {
-        scene.slept(api, "worker-1", waits, 20 * S);
-    }
-    scene
-}
-
-#[test]
-fn who_waits_for_any_thread_while_a_client_waits_is_told_and_a_sleeper_is_a_remark() {
-    let (poll, word) = (|| SleptOn::Anonymous { name: "eventpo".into() }, || condition().on);
-    let of = |call, on, signal, did, in_request| {
-        let report = judged(&sessions(call, on, signal, did, in_request));
-        let told = report.findings.iter().find(|it| it.code.starts_with("OFF"));
-        told.map(|it| (it.code.clone(), it.severity, it.title.clone()))
-    };
-    let (code, severity, title) =
-        of("epoll_wait", poll(), "kill", Did::Slept(clients()), true).unwrap();
-    assert_eq!((&*code, severity), ("OFF003", Severity::Info));
-    assert!(title.contains("while clients wait") && title.contains("which sleeps"), "{title}");
-    let (code, severity, title) = of("futex", word(), "futex", Did::OnCpu, true).unwrap();
-    assert_eq!((&*code, severity), ("OFF003", Severity::High));
-    assert!(title.contains("which computes") && !title.contains("its own"), "{title}");
-    // No client waits; an event loop serves others meanwhile.
-    assert_eq!(of("epoll_wait", poll(), "kill", Did::Slept(clients()), false), None);
-    assert_eq!(of("futex", word(), "futex", Did::OnCpu, false), None);
-    assert_eq!(of("epoll_wait", poll(), "write", Did::OnCpu, true), None);
 }
 
 /// Workers wait for jobs that a thread fetches, which asks a broker for them, and inside of a job for a helper, which asks a

@@ -65,7 +65,9 @@ fn timer<'k>((id, key, _): &Sleep<'k>) -> Option<Timer<'k>> {
     let last = key.behind.last()?;
     let Did::Slept(slept) = &last.did else { return None };
     let asked = matches!(key.role, Role::Entry { asked: Some(true), .. });
-    let is_awaited = asked || kind::of(*id, key) == SleepKind::WaitsForOthers;
+    // A client that asks to be told of events waits for whoever makes them, and that may be by a timer.
+    let is_event = kind::keeps_client_waiting(*id, key);
+    let is_awaited = asked || (!is_event && kind::of(*id, key) == SleepKind::WaitsForOthers);
     let is_it = is_awaited && kind::is_own_timer(slept);
     is_it.then_some((last.proc, &last.thread, &slept.call))
 }
