@@ -13,6 +13,7 @@ mod hosts;
 mod interrupts;
 mod memory;
 mod network;
+mod overhead;
 mod pages;
 mod policies;
 mod profile;
