@@ -154,6 +154,20 @@ mod tests {
         assert_eq!(told(&times, 10 * S, shared), None);
     }
 
+    /// Scenario timer-storm on a busy host: a timer every 30 us, seen by a thread that got the CPU 631 times.
+    #[test]
+    fn the_storm_of_the_lab_is_steady() {
+        let seen = Interrupted {
+            ns: 336_840_245,
+            count: 62_449,
+            longest_ns: 300 * US,
+            bursts: 599,
+            steady_bursts: 6,
+        };
+        assert_eq!(of(&seen, 2 * S, 631), None);
+        assert!(of(&seen, 2 * S, 0).is_some(), "were they not its own turns, they would be bursts");
+    }
+
     /// The decoy: each second the hypervisor stops the virtual CPU for some milliseconds, 20 times.
     #[test]
     fn a_steady_storm_with_a_hitch_now_and_then_has_no_bursts() {
