@@ -193,6 +193,11 @@ pub struct ObserverView {
     covered_to_ns: u64,
     /// CPU time of the observer's process.
     pub cpu_ns: u64,
+    /// The first tick, which holds the start.
+    first: Option<CpuUse>,
+    /// The latest tick; the last one holds the end, in which functions are named.
+    last: Option<CpuUse>,
+    ticks: u64,
     /// Number of runs of its BPF programs.
     pub bpf_runs: u64,
     /// Time in its BPF programs, summed over the ticks that have it; `None` if none has.
@@ -205,9 +210,48 @@ pub struct ObserverView {
     pub lost: BTreeMap<String, u64>,
 }
 
+/// CPU time of the observer's process within a length of wall time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuUse {
+    /// The wall time.
+    pub wall_ns: u64,
+    /// The CPU time.
+    pub cpu_ns: u64,
+}
+
+impl CpuUse {
+    /// CPU time per wall time: 1 is one CPU.
+    #[must_use]
+    pub fn share(self) -> f64 {
+        self.cpu_ns as f64 / self.wall_ns.max(1) as f64
+    }
+}
+
 impl ObserverView {
+    /// CPU time of the observer's process between the first tick and the last, which hold the work of the start and of
+    /// the end; over all ticks where nothing lies between.
+    #[must_use]
+    pub fn steady(&self) -> CpuUse {
+        let all = CpuUse { wall_ns: self.covered_ns, cpu_ns: self.cpu_ns };
+        match (self.first, self.last) {
+            (Some(first), Some(last)) if self.ticks >= 3 => {
+                let between = CpuUse {
+                    wall_ns: all.wall_ns.saturating_sub(first.wall_ns + last.wall_ns),
+                    cpu_ns: all.cpu_ns.saturating_sub(first.cpu_ns + last.cpu_ns),
+                };
+                if between.wall_ns > 0 { between } else { all }
+            }
+            _ => all,
+        }
+    }
+
     pub(super) fn push(&mut self, tick: &ObserverTick) {
-        self.covered_ns += tick.t1_ns.saturating_sub(tick.t0_ns.max(self.covered_to_ns));
+        let wall_ns = tick.t1_ns.saturating_sub(tick.t0_ns.max(self.covered_to_ns));
+        self.covered_ns += wall_ns;
+        let used = CpuUse { wall_ns, cpu_ns: tick.cpu_ns };
+        self.first.get_or_insert(used);
+        self.last = Some(used);
+        self.ticks += 1;
         self.covered_to_ns = self.covered_to_ns.max(tick.t1_ns);
         self.cpu_ns += tick.cpu_ns;
         self.bpf_runs += tick.bpf_runs;
@@ -225,6 +269,26 @@ impl ObserverView {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_steady_use_leaves_out_start_and_end() {
+        let view = |cpu_ms: &[u64]| {
+            let mut view = ObserverView::default();
+            for (second, cpu_ms) in (0..).zip(cpu_ms) {
+                view.push(&ObserverTick {
+                    t0_ns: second * 1_000_000_000,
+                    t1_ns: (second + 1) * 1_000_000_000,
+                    cpu_ns: cpu_ms * 1_000_000,
+                    ..ObserverTick::default()
+                });
+            }
+            view.steady()
+        };
+        let ns = |ms: u64| ms * 1_000_000;
+        assert_eq!(view(&[60, 8, 10, 200]), CpuUse { wall_ns: ns(2000), cpu_ns: ns(18) });
+        assert_eq!(view(&[60, 8]), CpuUse { wall_ns: ns(2000), cpu_ns: ns(68) }, "nothing between");
+        assert_eq!(view(&[]).share(), 0.0);
+    }
 
     fn reading() -> CpuReading {
         CpuReading {

@@ -40,6 +40,18 @@ pub struct Interrupted {
     pub longest_ns: u64,
     /// Times at which the one before had ended a millisecond or more ago.
     pub bursts: u64,
+    /// How many such times there would be if as many came at random times of each record. Rounded up.
+    pub steady_bursts: u64,
+}
+
+/// What separates bursts: the probe counts a burst where the interrupt before had ended so long ago.
+pub const BURST_PAUSE_NS: u64 = 1_000_000;
+
+/// Pauses of [`BURST_PAUSE_NS`] and more that so many interrupts have, on average, that come independently of each other
+/// within `wall_ns`.
+fn steady_bursts(count: u64, wall_ns: u64) -> u64 {
+    let within_pause = count as f64 * BURST_PAUSE_NS as f64 / wall_ns.max(1) as f64;
+    (count as f64 * (-within_pause).exp()).ceil() as u64
 }
 
 impl Interrupted {
@@ -49,6 +61,7 @@ impl Interrupted {
         self.count = self.count.saturating_add(more.count);
         self.longest_ns = self.longest_ns.max(more.longest_ns);
         self.bursts = self.bursts.saturating_add(more.bursts);
+        self.steady_bursts = self.steady_bursts.saturating_add(more.steady_bursts);
     }
 }
 
@@ -68,6 +81,7 @@ impl InterruptView {
             count: tick.count,
             longest_ns: tick.longest_ns,
             bursts: tick.bursts,
+            steady_bursts: steady_bursts(tick.count, tick.t1_ns.saturating_sub(tick.t0_ns)),
         };
         let known = self.sums.get(&tick.proc).is_some_and(|of| of.contains_key(&key));
         let proc = if known || self.kept < KEPT { tick.proc } else { ProcId::OTHERS };

@@ -28,7 +28,7 @@ pub use cgroup::{CgroupView, Counter};
 pub use cpu_check::CpuCheckView;
 pub use cpu_time::CpuTime;
 pub use host::{CpuTotals, CpuView, Load, ObserverView, PsiView};
-pub use interrupts::{InterruptKey, InterruptSource, InterruptView, Interrupted};
+pub use interrupts::{BURST_PAUSE_NS, InterruptKey, InterruptSource, InterruptView, Interrupted};
 pub use limits::ProcessLimit;
 pub use longest_wait::WholeWait;
 pub use net::{Connection, Connections, Datagrams, Listener, NetKey, NetView, NetnsTotals, Sender};

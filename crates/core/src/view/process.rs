@@ -97,6 +97,12 @@ impl Usage {
         self.states.on_cpu_ns + self.states.queued_ns + self.states.throttled_ns
     }
 
+    /// What each turn of its threads on a CPU loses on average, if all lose so much; `None` without a turn.
+    #[must_use]
+    pub fn per_turn_ns(&self, lost_ns: u64) -> Option<u64> {
+        lost_ns.checked_div(self.waits.total_count())
+    }
+
     /// Time of its threads whose state is not known, which may be time on a CPU.
     #[must_use]
     pub fn unattributed_ns(&self) -> u64 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BLK006: the kernel makes a writer pause because too much memory is dirty.
 
-use super::support::victims::{STALL_LIMITS, Victim, of_stalls};
+use super::support::victims::{STALL_LIMITS, Victim};
 use super::support::{files, knobs, saturation};
 use crate::finding::{Area, Cause, Confirm, Finding, Fix, Question, Severity, Share, Unit};
 use crate::recording::{DevId, Source, StallKind};
@@ -40,9 +40,7 @@ fn check(view: &View) -> Verdict {
         if lost_ns == 0 {
             continue;
         }
-        if let Some(severity) =
-            of_stalls(view.per_second(lost_ns), victim.share(lost_ns), held.max_ns)
-        {
+        if let Some(severity) = victim.severity(view, lost_ns, held.max_ns) {
             found.push((severity, lost_ns, victim));
         } else if nearest.as_ref().is_none_or(|nearest| lost_ns > nearest.0) {
             let time = words::of_every_second(view.per_second(lost_ns));

@@ -65,7 +65,7 @@ fn check(view: &View) -> Verdict {
         .iter()
         .filter_map(|hit| {
             let lost = view.per_second(hit.lost_ns);
-            Some((of_stalls(lost, hit.share, hit.longest_ns)?, hit))
+            Some((of_stalls(lost, hit.share, None, hit.longest_ns)?, hit))
         })
         .collect();
     if felt.is_empty() {

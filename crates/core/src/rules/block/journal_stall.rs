@@ -3,7 +3,7 @@
 
 use super::support::clocks::{self, COVER, Compared, LONG_COMMIT, chance};
 use super::support::journals::Journal;
-use super::support::victims::{STALL_LIMITS, Victim, of_stalls};
+use super::support::victims::{STALL_LIMITS, Victim};
 use super::support::{files, knobs, pass_lines, saturation};
 use crate::finding::{
     Area, Cause, Confirm, Entity, EntityKind, Evidence, Finding, Question, Severity, Share, Unit,
@@ -73,11 +73,7 @@ fn hit<'g>(view: &'g View, victim: Victim<'g>, device: DevId) -> StalledVictim<'
     let stalls = victim.on_device(view, device, &KINDS);
     let compared = Compared::new(view, device, &stalls);
     let lost_ns = stall_ns(&compared.in_commits);
-    let severity = of_stalls(
-        view.per_second(lost_ns),
-        victim.share(lost_ns),
-        longest_ns(&compared.in_commits),
-    );
+    let severity = victim.severity(view, lost_ns, longest_ns(&compared.in_commits));
     StalledVictim { victim, device, compared, severity, lost_ns }
 }
 

@@ -2,7 +2,7 @@
 //! BLK001: passes of the kernel's flusher stall processes.
 
 use super::support::clocks::{self, Compared};
-use super::support::victims::{STALL_LIMITS, Victim, of_stalls};
+use super::support::victims::{STALL_LIMITS, Victim};
 use super::support::{by_counters, chart, files, knobs, pass_lines, pass_remedies, saturation};
 use crate::finding::{Area, Cause, Entity, EntityKind, Finding, Question, Severity, Share};
 use crate::recording::{DevId, Source, StallKind};
@@ -89,8 +89,7 @@ fn hit<'g>(view: &'g View, victim: Victim<'g>, device: DevId) -> StalledVictim<'
     let stalls = victim.on_device(view, device, &KINDS);
     let compared = Compared::new(view, device, &stalls);
     let lost_ns = compared.lost_in_passes_ns();
-    let severity =
-        of_stalls(view.per_second(lost_ns), victim.share(lost_ns), compared.longest_in_passes_ns());
+    let severity = victim.severity(view, lost_ns, compared.longest_in_passes_ns());
     StalledVictim { victim, device, compared, severity }
 }
 

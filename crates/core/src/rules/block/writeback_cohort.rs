@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BLK002: inodes that became dirty together are written back together, again and again.
 
-use super::support::victims::{STALL_LIMITS, Victim, of_stalls};
+use super::support::victims::{STALL_LIMITS, Victim};
 use super::support::{files, knobs, pass_lines, saturation};
 use crate::finding::{
     Area, Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Question, Severity,
@@ -174,8 +174,9 @@ fn finding(view: &View, groups: &Groups<'_>, cohort: &Cohort<'_>, expire_ns: u64
     let sufferer = sufferer(view, groups, cohort);
     let (lost_ns, longest) =
         sufferer.as_ref().map_or((0, 0), |(_, stalls)| (stall_ns(stalls), longest_ns(stalls)));
-    let share = sufferer.as_ref().map_or(0.0, |(victim, _)| victim.share(lost_ns));
-    let severity = of_stalls(view.per_second(lost_ns), share, longest).unwrap_or(Severity::Info);
+    let severity =
+        sufferer.as_ref().and_then(|(victim, _)| victim.severity(view, lost_ns, longest));
+    let severity = severity.unwrap_or(Severity::Info);
     let confidence = Confidence::of(view)
         .with_samples(cohort.inodes)
         .with("came back", if cohort.returned > 1 { 1.0 } else { 0.95 });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! IRQ001: interrupts take time from threads that hold a CPU.
 
+use super::bursts::{self, Bursts};
 use super::taken::{Taken, TakenBy};
 use super::words::{fix, name, purpose};
 use crate::finding::{
@@ -35,8 +36,6 @@ const MAX_VICTIMS: usize = 5;
 const MAX_SOURCES: usize = 4;
 /// Of what was taken: a source that took less is not named.
 const LEAST_SHARE: f64 = 0.05;
-/// Interrupts of a burst, on average, from which on bursts are told.
-const BURST: f64 = 2.0;
 /// Doubt where the victim's own packets may be among those that interrupt it.
 const OWN_TRAFFIC: f64 = 0.6;
 /// Doubt where what a thread asked for is not told from what interrupts it.
@@ -67,9 +66,7 @@ fn check(view: &View) -> Verdict {
     losers.sort_by_key(|it| Reverse(it.taken.ns));
     let found: Vec<Finding> = losers
         .iter()
-        .filter_map(|it| {
-            Some(finding(view, &groups, severity::of_loss(it.ns_per_s, it.share)?, it))
-        })
+        .filter_map(|it| Some(finding(view, &groups, it.severity()?, it)))
         .take(MAX_VICTIMS)
         .collect();
     if !found.is_empty() {
@@ -100,6 +97,11 @@ impl<'g, 'v> Loser<'g, 'v> {
         Some(Self { group, usage, ns_per_s: view.per_second(taken.ns), share, taken })
     }
 
+    /// Its severity; `None` below the limits.
+    fn severity(&self) -> Option<Severity> {
+        severity::of_turns(self.ns_per_s, self.share, self.usage.per_turn_ns(self.taken.ns))
+    }
+
     /// The sources that are named.
     fn named(&self) -> impl Iterator<Item = &TakenBy> {
         let least = self.taken.ns as f64 * LEAST_SHARE;
@@ -113,7 +115,12 @@ impl<'g, 'v> Loser<'g, 'v> {
     /// Time between the bursts of a source, where that means something: one thread, and its CPU alone.
     fn rhythm_ns(&self, by: &TakenBy) -> Option<u64> {
         let alone = self.usage.threads_max == 1 && self.part(by.of.ns) >= 0.5;
-        (alone && is_in_bursts(by)).then(|| self.usage.states.on_cpu_ns / by.of.bursts)
+        self.bursts(by).filter(|_| alone).map(|bursts| bursts.every_ns)
+    }
+
+    /// The bursts in which the interrupts of a source come; `None` = steadily, or it is not known.
+    fn bursts(&self, by: &TakenBy) -> Option<Bursts> {
+        bursts::of(&by.of, self.usage.states.on_cpu_ns, self.usage.waits.total_count())
     }
 
     /// Whether it waits for the network itself, so that packets which interrupt it may be its own.
@@ -132,10 +139,6 @@ impl<'g, 'v> Loser<'g, 'v> {
             && kinds
                 .any(|(key, _)| key.slept.state == SleepState::Asleep && is_slept(&key.slept.on))
     }
-}
-
-fn is_in_bursts(by: &TakenBy) -> bool {
-    by.of.bursts >= 5 && by.of.count as f64 >= BURST * by.of.bursts as f64
 }
 
 fn finding(view: &View, groups: &Groups<'_>, severity: Severity, it: &Loser<'_, '_>) -> Finding {
@@ -174,7 +177,7 @@ fn finding(view: &View, groups: &Groups<'_>, severity: Severity, it: &Loser<'_, 
     });
     Finding {
         title: format!(
-            "{} {} {} to interrupts{who}",
+            "{} {} at least {} to interrupts{who}",
             group_name(it.group),
             words::verb(it.group, "loses", "lose"),
             of_every_second(it.ns_per_s)
@@ -215,8 +218,9 @@ fn lines(view: &View, groups: &Groups<'_>, it: &Loser<'_, '_>) -> Vec<Evidence> 
     let on_cpu_ns = it.usage.states.on_cpu_ns;
     let of_cpu = units::share(it.taken.ns as f64 / on_cpu_ns.max(1) as f64);
     let note = format!(
-        "{of_cpu} of the time in which its threads held CPUs; the way into each of them and out of it comes on top, and is \
-         not measured"
+        "{of_cpu} of the time in which its threads held CPUs. This is the least that they lost: the time of the handlers. \
+         The way into an interrupt and out of it comes on top and is not measured; in a virtual machine it can take longer \
+         than the handler"
     );
     let mut lines = vec![time("taken by interrupts", it.taken.ns, note)];
     for by in it.named() {
@@ -248,8 +252,8 @@ fn rhythm(it: &Loser<'_, '_>, by: &TakenBy) -> String {
         units::duration(mean_ns),
         units::duration(of.longest_ns as f64)
     );
-    if is_in_bursts(by) {
-        let many = units::count((of.count as f64 / of.bursts as f64).round());
+    if let Some(bursts) = it.bursts(by) {
+        let many = units::count(bursts.size.round());
         note.push_str(&format!("; in bursts of {many}"));
         if let Some(ns) = it.rhythm_ns(by) {
             note.push_str(&format!(", one every {}", units::duration(ns as f64)));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! IRQ: time that interrupts take from threads.
 
+mod bursts;
 mod interrupt_steal;
 pub(super) mod taken;
 mod words;

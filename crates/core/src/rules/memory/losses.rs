@@ -62,7 +62,8 @@ pub(super) fn victims<'g, 'v>(
     let victims: Vec<_> = losers
         .iter()
         .filter_map(|&(loss, group, usage)| {
-            let severity = severity::of_loss(loss.ns_per_s, loss.share)?;
+            let severity =
+                severity::of_turns(loss.ns_per_s, loss.share, usage.per_turn_ns(loss.ns))?;
             Some(Victim { severity, loss, group, usage })
         })
         .take(MAX_VICTIMS)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the scheduler rules share: a group's loss, and the evidence lines for it.
 
-use crate::finding::{Cost, Evidence, Unit};
+use crate::finding::{Cost, Evidence, Severity, Unit};
 use crate::recording::{PsiResource, Source};
 use crate::rules::candidates::target_is_host;
 use crate::rules::words::evidence;
-use crate::rules::{Limit, remedy};
+use crate::rules::{Limit, remedy, severity};
 use crate::text::units;
-use crate::view::{Group, Idle, Usage, View, waits};
+use crate::view::{Delay, Group, Idle, Usage, View, waits};
 
 /// From this share on, a group counts as batch work if it also runs for long at a time.
 pub(super) const BATCH_SHARE: Limit = Limit {
@@ -40,6 +40,8 @@ pub(super) struct Loss {
     pub(super) share_at_most: Option<f64>,
     /// Share of its threads' wall time in which it wanted to run, 0..1.
     pub(super) wanted_of_wall: f64,
+    /// Lost time for each turn of its threads on a CPU, in nanoseconds; `None` if turns were not counted.
+    pub(super) per_turn_ns: Option<u64>,
 }
 
 impl Loss {
@@ -54,6 +56,7 @@ impl Loss {
             share: ratio(ns, wanted_ns),
             share_at_most: None,
             wanted_of_wall: ratio(wanted_ns, wall_ns),
+            per_turn_ns: None,
         }
     }
 
@@ -61,13 +64,29 @@ impl Loss {
     /// is less than that of the time in which the victim was seen to want to run.
     pub(super) fn of_usage(view: &View, ns: u64, usage: &Usage) -> Self {
         let wanted_ns = usage.wanted_ns();
-        let seen = Self::new(view, ns, wanted_ns, usage.wall_ns);
+        let seen = Self {
+            per_turn_ns: usage.per_turn_ns(ns),
+            ..Self::new(view, ns, wanted_ns, usage.wall_ns)
+        };
         if !usage.is_much_unattributed() {
             return seen;
         }
         let most_ns = wanted_ns.saturating_add(usage.unattributed_ns());
         let least = Self::new(view, ns, most_ns, usage.wall_ns);
         Self { share: least.share, share_at_most: Some(seen.share), ..seen }
+    }
+
+    /// The same by the kernel's counters of the threads of a group (`/proc/PID/schedstat`).
+    pub(super) fn of_delay(view: &View, ns: u64, delay: &Delay) -> Self {
+        Self {
+            per_turn_ns: ns.checked_div(delay.slices),
+            ..Self::new(view, ns, delay.wanted_ns(), delay.wall_ns)
+        }
+    }
+
+    /// Its severity; `None` below the limits.
+    pub(super) fn severity(&self) -> Option<Severity> {
+        severity::of_turns(self.ns_per_s, self.share, self.per_turn_ns)
     }
 
     /// Its share of the time in which the victim wanted to run, as part of a sentence.

@@ -52,7 +52,7 @@ fn check(view: &View) -> Verdict {
     for (at, group) in list.filter(|(_, group)| may_suffer(view, group)) {
         let Some(idle) = group.idle.as_ref().filter(|idle| idle.whole_ns() > 0) else { continue };
         let loss = loss(view, group, idle, estimated_ns(idle));
-        let severity = severity::of_loss(loss.ns_per_s, loss.share);
+        let severity = loss.severity();
         if severity.is_none() && may_hide_a_loss(view, group, idle) {
             unseen = unseen.or(Some((group, idle)));
             continue;
@@ -121,7 +121,7 @@ fn is_known(idle: &Idle) -> bool {
 /// Whether a group may be a victim through the waits that were not looked at.
 fn may_hide_a_loss(view: &View, group: &Group<'_>, idle: &Idle) -> bool {
     let most = loss(view, group, idle, idle.skipped_ns);
-    !is_known(idle) && severity::of_loss(most.ns_per_s, most.share).is_some()
+    !is_known(idle) && most.severity().is_some()
 }
 
 /// The reason for `NoData`.
@@ -142,9 +142,7 @@ fn too_little(group: &Group<'_>, idle: &Idle) -> String {
 fn loss(view: &View, group: &Group<'_>, idle: &Idle, idle_ns: u64) -> Loss {
     match (&group.usage, &group.delay) {
         (Some(usage), _) => Loss::of_usage(view, idle_ns.min(usage.contended_ns()), usage),
-        (None, Some(delay)) => {
-            Loss::new(view, idle_ns.min(delay.delay_ns), delay.wanted_ns(), delay.wall_ns)
-        }
+        (None, Some(delay)) => Loss::of_delay(view, idle_ns.min(delay.delay_ns), delay),
         (None, None) => Loss::new(view, idle_ns, idle.whole_ns(), idle.whole_ns()),
     }
 }

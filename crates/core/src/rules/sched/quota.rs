@@ -5,7 +5,6 @@
 use super::evidence::Loss;
 use crate::finding::{Cause, Entity, EntityKind, Evidence, Severity, Share, Unit};
 use crate::recording::{CgroupId, Source};
-use crate::rules::severity;
 use crate::rules::words::{cgroup_entity, evidence};
 use crate::text::units;
 use crate::view::{CgroupView, Group, View};
@@ -103,7 +102,7 @@ pub(super) fn counted_loss(view: &View, quota: &CgroupView) -> Option<(Loss, Sev
     let most_ns = (limit_cpus * view.window_ns() as f64) as u64;
     let wanted_ns = queues_ns + quota.usage_ns.delta().unwrap_or(most_ns);
     let loss = Loss::new(view, queues_ns, wanted_ns, wanted_ns);
-    Some((loss, severity::of_loss(loss.ns_per_s, loss.share)?))
+    Some((loss, loss.severity()?))
 }
 
 /// Evidence lines: a level's quota and the kernel's counters of it.

@@ -91,7 +91,7 @@ type Victim<'g> = (Loss, &'g Group<'g>);
 
 /// Severity of a victim's throttling by its mean or its tail, and the tail if that is worse.
 fn severity_of(view: &View, (loss, group): &Victim<'_>) -> (Option<Severity>, Option<Tail>) {
-    let by_mean = severity::of_loss(loss.ns_per_s, loss.share);
+    let by_mean = loss.severity();
     let again = !tail::came_at_once(&view.target_load().throttled);
     let tail = tails::of_throttling(view, group).filter(|_| again);
     let by_tail = tail.and_then(|tail| tail::severity(view, &tail, loss.ns_per_s));

@@ -70,7 +70,7 @@ fn check(view: &View) -> Verdict {
         }
         let tail = tails::of_waits(view, &groups, at);
         let blame = Blame::of(&groups, at);
-        let by_mean = severity::of_loss(loss.ns_per_s, loss.share);
+        let by_mean = loss.severity();
         let by_tail = by_tail(view, group, &loss, &blame, tail.as_ref());
         let Some(step) = by_mean.max(by_tail) else {
             let near = severity::nearness(loss.ns_per_s, loss.share);
@@ -164,9 +164,7 @@ fn unseen(view: &View, groups: &[Group<'_>]) -> Option<String> {
 fn loss(view: &View, group: &Group<'_>) -> Option<Loss> {
     match (&group.usage, &group.delay) {
         (Some(usage), _) => Some(Loss::of_usage(view, usage.contended_ns(), usage)),
-        (None, Some(delay)) => {
-            Some(Loss::new(view, delay.delay_ns, delay.wanted_ns(), delay.wall_ns))
-        }
+        (None, Some(delay)) => Some(Loss::of_delay(view, delay.delay_ns, delay)),
         (None, None) => None,
     }
 }

@@ -214,7 +214,7 @@ fn severity_of(
     case: &OversizedProcess<'_>,
     loses: OversubscriptionLoss,
 ) -> Option<Severity> {
-    let severity = severity::of_loss(loses.loss.ns_per_s, loses.loss.share)?;
+    let severity = loses.loss.severity()?;
     let near = used(view, case).is_none_or(|used| used >= NEAR_LIMIT.value);
     let by_quota = case.limit.effective.bound == LimitSource::Quota;
     // Under a quota, the symptom is throttling; a process that queues behind itself on its own CPUs may be batch work.

@@ -554,28 +554,6 @@ fn what_was_not_seen_is_not_ruled_out() {
 }
 
 #[test]
-fn only_what_is_above_its_budget_is_said_to_be() {
-    let title = |cpu_ns, rss_bytes| {
-        let mut scene = Scene::new(4, 10 * S);
-        scene.observer(ObserverTick {
-            cpu_ns,
-            rss_bytes,
-            bpf_run_ns: Some(0),
-            ..ObserverTick::default()
-        });
-        scene.busy(0.6);
-        finding(&judged(&scene), "OBS003").title.clone()
-    };
-    let memory = "the observer took 60 MiB of memory, more than its budget of 38 MiB";
-    assert_eq!(title(20 * MS, 60 << 20), memory, "its CPU time is within the budget");
-    let cpu = "the observer took 4.0 % of one CPU, more than its budget of 1.0 %";
-    assert_eq!(title(400 * MS, 20 << 20), cpu);
-    assert_eq!(title(400 * MS, 40_100_000), cpu, "38 MiB are not more than 38 MiB");
-    let both = title(400 * MS, 60 << 20);
-    assert!(both.contains("4.0 % of one CPU") && both.contains("60 MiB of memory"), "{both}");
-}
-
-#[test]
 fn the_longest_wait_is_told_whole_and_only_if_it_is_the_longest() {
     let judgement = judged(&scenes::neighbour());
     let longest = finding(&judgement, "SCH001").longest.clone().expect("it is known");

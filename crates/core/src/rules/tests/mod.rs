@@ -14,6 +14,7 @@ mod in_request;
 mod interrupts;
 mod memory;
 mod network;
+mod overhead;
 mod pages;
 mod policies;
 mod profile;

@@ -325,9 +325,9 @@ fn losses() -> Scene {
 fn expensive() -> Scene {
     let mut scene = Scene::new(4, 10 * S);
     scene.observer(ObserverTick {
-        cpu_ns: 180 * MS,
-        bpf_runs: 4_000_000,
-        bpf_run_ns: Some(220 * MS),
+        cpu_ns: 280 * MS,
+        bpf_runs: 9_000_000,
+        bpf_run_ns: Some(620 * MS),
         rss_bytes: 31 << 20,
         bpf_map_bytes: 13 << 20,
         ..ObserverTick::default()

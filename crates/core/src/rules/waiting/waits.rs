@@ -30,6 +30,8 @@ pub(super) struct Waits<'v> {
     pub(super) ns_per_s: u64,
     /// Of the time in which it wanted to run, this waiting included.
     pub(super) share: f64,
+    /// Lost for each turn of its threads on a CPU, on average.
+    pub(super) per_turn_ns: Option<u64>,
     pub(super) sleeps: Vec<Sleep<'v>>,
 }
 
@@ -60,7 +62,8 @@ fn of<'v>(
         let sleeps: Vec<Sleep<'_>> = sleeps.filter(|it| serves(it) && is(it)).collect();
         let ns = sleeps.iter().fold(0, |sum: u64, (.., ns)| sum.saturating_add(*ns));
         let share = ns as f64 / usage.wanted_ns().saturating_add(ns).max(1) as f64;
-        all.push(Waits { group, ns, ns_per_s: view.per_second(ns), share, sleeps });
+        let per_turn_ns = usage.per_turn_ns(ns);
+        all.push(Waits { group, ns, ns_per_s: view.per_second(ns), share, per_turn_ns, sleeps });
     }
     if !seen {
         return Err("on what the target's threads slept was not recorded".into());
@@ -83,7 +86,7 @@ pub(super) fn verdict(
         Ok(all) => all,
         Err(missing) => return Verdict::NoData { missing: vec![missing] },
     };
-    let severe = |it: &Waits<'_>| severity::of_loss(it.ns_per_s, it.share);
+    let severe = |it: &Waits<'_>| severity::of_turns(it.ns_per_s, it.share, it.per_turn_ns);
     let victims = all.iter().filter_map(|it| Some((severe(it)?, it))).take(MAX_VICTIMS);
     let findings: Vec<Finding> =
         victims.map(|(severity, it)| finding(view, severity, it)).collect();

@@ -2,7 +2,7 @@
 //! What the requests of others cost a group whose own requests wait beside them.
 
 use super::knobs;
-use super::victims::{Victim, of_stalls};
+use super::victims::Victim;
 use crate::finding::{Severity, Tail, TailOf};
 use crate::recording::StallKind;
 use crate::rules::Limit;
@@ -51,12 +51,9 @@ pub(in crate::rules::block) fn severities(
     let held = victim.held(StallKind::Request);
     let long = waits::at_least(&held.waits, waits::LONG_WAIT_NS).1 as f64
         / held.waits.total_ns().max(1) as f64;
-    let by_mean = of_stalls(
-        view.per_second(others_ns),
-        victim.share(others_ns),
-        (held.max_ns as f64 * part) as u64,
-    )
-    .filter(|_| part >= OTHERS_SHARE.value && long >= LONG_PART.value);
+    let by_mean = victim
+        .severity(view, others_ns, (held.max_ns as f64 * part) as u64)
+        .filter(|_| part >= OTHERS_SHARE.value && long >= LONG_PART.value);
     let tail = tail_of(view, victim, shares);
     let by_tail = tail.and_then(|tail| by_tail(view, victim, &tail, others_ns));
     Severities { by_mean, by_tail, tail }
@@ -118,8 +115,7 @@ pub(in crate::rules::block) fn hidden(view: &View, groups: &Groups<'_>) -> Optio
     Victim::all(view, groups).iter().find_map(|victim| {
         let held = victim.held(StallKind::Sync).waits.total_ns();
         let requests = victim.held(StallKind::Request).waits.total_ns();
-        let share = victim.share(held);
-        let felt = of_stalls(view.per_second(held), share, victim.held(StallKind::Sync).max_ns).is_some();
+        let felt = victim.severity(view, held, victim.held(StallKind::Sync).max_ns).is_some();
         (felt && held as f64 >= HIDDEN_TIMES.value * requests as f64).then(|| {
             format!(
                 "{} is held up {}, its requests take {} of that: {} ({}) holds it back before a request exists, where no \

@@ -63,7 +63,7 @@ fn victim<'g>(view: &View, groups: &'g Groups<'g>) -> Option<(&'g Group<'g>, u64
         let usage = group.usage.as_ref()?;
         let ns = usage.states.block_io_ns + usage.states.uninterruptible_ns;
         let share = ns as f64 / (usage.wanted_ns() + ns).max(1) as f64;
-        Some((group, ns, severity::of_loss(view.per_second(ns), share)?))
+        Some((group, ns, severity::of_turns(view.per_second(ns), share, usage.per_turn_ns(ns))?))
     };
     let all = groups.list().iter().filter(|group| may_suffer(view, group)).filter_map(waits);
     all.max_by_key(|&(_, ns, severity)| (severity, ns))

@@ -3,7 +3,7 @@
 
 use super::beside_others;
 use super::clocks::Compared;
-use super::victims::{self, Victim, of_stalls};
+use super::victims::{self, Victim};
 use super::{knobs, saturation};
 use crate::finding::Severity;
 use crate::recording::{DevId, IoOp, Stall, StallKind};
@@ -130,7 +130,7 @@ pub(in crate::rules::block) fn device_loss<'g>(
     let in_stalls_ns = stall_ns(&stalls);
     let lost_ns =
         if how == Overload::Stretches { in_stalls_ns } else { in_stalls_ns.max(waits_ns) };
-    let mut severity = of_stalls(view.per_second(lost_ns), victim.share(lost_ns), longest_ns)?;
+    let mut severity = victim.severity(view, lost_ns, longest_ns)?;
     let own = own_share(view, groups, victim.at, Some(device));
     if !matches!(how, Overload::Slow(_)) && own.is_some_and(|own| own >= 0.5) {
         severity = victims::own_doing(view, severity);

@@ -39,14 +39,15 @@ pub(in crate::rules::block) const WAITED_PART: Limit = Limit {
 pub(in crate::rules::block) const STALL_LIMITS: [Limit; 4] =
     [FELT_STALL, LONG_STALL, MIN_LOST, WAITED_PART];
 
-/// Severity of a loss in IO waits, the longest of which took `longest_ns`: rare long waits count for more than their
-/// share of the time. `None` below the limits.
+/// Severity of a loss in IO waits, of which each turn on a CPU loses `per_turn_ns` on average, and the longest of which
+/// took `longest_ns`: rare long waits count for more than their share of the time. `None` below the limits.
 pub(in crate::rules::block) fn of_stalls(
     lost_ns_per_s: u64,
     share: f64,
+    per_turn_ns: Option<u64>,
     longest_ns: u64,
 ) -> Option<Severity> {
-    let by_time = severity::of_loss(lost_ns_per_s, share);
+    let by_time = severity::of_turns(lost_ns_per_s, share, per_turn_ns);
     let longest_ms = longest_ns as f64 / 1e6;
     let by_length =
         if (lost_ns_per_s as f64) < MIN_LOST.value * 1e6 || longest_ms < FELT_STALL.value {
@@ -149,6 +150,17 @@ impl<'g> Victim<'g> {
         lost_ns as f64 / (wanted_ns + self.io_ns()).max(lost_ns).max(1) as f64
     }
 
+    /// Severity of a loss in IO waits, the longest of which took `longest_ns`; `None` below the limits.
+    pub(in crate::rules::block) fn severity(
+        &self,
+        view: &View,
+        lost_ns: u64,
+        longest_ns: u64,
+    ) -> Option<Severity> {
+        let per_turn_ns = self.group.usage.as_ref().and_then(|usage| usage.per_turn_ns(lost_ns));
+        of_stalls(view.per_second(lost_ns), self.share(lost_ns), per_turn_ns, longest_ns)
+    }
+
     /// The stalls of these kinds on a device; stalls whose device is not known are included.
     pub(in crate::rules::block) fn on_device(
         &self,
@@ -222,10 +234,10 @@ mod tests {
     #[test]
     fn rare_long_hold_ups_count_for_more_than_their_time() {
         let (ms, s) = (1_000_000, 1_000_000_000);
-        assert_eq!(of_stalls(3 * ms, 0.02, 1_100 * ms), Some(Severity::Medium));
-        assert_eq!(of_stalls(3 * ms, 0.02, 150 * ms), Some(Severity::Low));
-        assert_eq!(of_stalls(3 * ms, 0.02, 40 * ms), None);
-        assert_eq!(of_stalls(ms, 0.9, 2 * s), None, "one in a minute");
-        assert_eq!(of_stalls(200 * ms, 0.3, 50 * ms), Some(Severity::High));
+        assert_eq!(of_stalls(3 * ms, 0.02, None, 1_100 * ms), Some(Severity::Medium));
+        assert_eq!(of_stalls(3 * ms, 0.02, None, 150 * ms), Some(Severity::Low));
+        assert_eq!(of_stalls(3 * ms, 0.02, None, 40 * ms), None);
+        assert_eq!(of_stalls(ms, 0.9, None, 2 * s), None, "one in a minute");
+        assert_eq!(of_stalls(200 * ms, 0.3, None, 50 * ms), Some(Severity::High));
     }
 }
