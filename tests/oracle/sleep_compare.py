@@ -9,6 +9,7 @@ from collections import defaultdict
 
 import compare
 import recording as recordings
+import sleep_divided
 from compare import Difference, nearest
 from sleep_replay import END, within
 
@@ -141,7 +142,7 @@ class Witness:
         truth.woken[by] += ns
         if ended and not sleep.waker:
             truth.open_woken_ns += ns
-        if sleep.end - sleep.since > HELD_NS:
+        if min(sleep.end, self.end_ns) - sleep.since > HELD_NS:
             truth.long[by] += ns
 
     def name(self, call):
@@ -233,6 +234,10 @@ class Said:
             "SELECT proc, sum(wall_ns), sum(block_io_ns + mem_stall_ns + uninterruptible_ns + sleep_ns) FROM process_tick GROUP BY proc"
         )
         self.wall = {self.pids.get(proc): (wall, asleep) for proc, wall, asleep in rows}
+        # {pid: [(when, in the program, in the kernel)]}, cumulative.
+        self.cpu_time = defaultdict(list)
+        for t_ns, proc, *parts in connection.execute("SELECT t_ns, proc, user_ns, system_ns FROM cpu_time ORDER BY t_ns"):
+            self.cpu_time[self.pids.get(proc)].append((self.window[0] + t_ns, *parts))
         connection.close()
 
     def waker(self, woken):
@@ -279,6 +284,7 @@ def differences(witness, said, judged, pids):
         yield worst(pid, who, "woken by", woken, true, true.woken, true.open_ns + true.open_woken_ns, long=true.long)
         if true.on_cpu_ns > LEAST_ON_CPU * true.wall_ns:
             yield from of_cpu(pid, who, told, true)
+        yield from sleep_divided.differences(witness, pid, who, said.cpu_time[pid])
 
 
 def of_cpu(pid, who, told, true):

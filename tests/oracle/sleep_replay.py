@@ -80,11 +80,11 @@ class Interrupts:
 
 
 class Replay:
-    """`sleeps`: all, in the order in which they ended, those that did not at the end. `interrupts` {(tid, kind, own_call):
-    [(from, to, ns)]}. `running` {tid: [(from, to, in a call)]}, `came` {tid: [(from, to)]}: it may have run there already.
+    """What was until `until`: perf has read some CPUs earlier than others when it ends. `sleeps`: all, in the order in which they
+    ended, those that did not at the end. `interrupts` {(tid, kind, own_call): [(from, to, ns)]}. `running` {tid: [(from, to, in a call)]}, `came` {tid: [(from, to)]}: it may have run there already.
     `odd` {tid: what cannot be}."""
 
-    def __init__(self, trace):
+    def __init__(self, trace, until=END):
         self.sleeps, self.unseen = [], []
         self.interrupts = defaultdict(list)
         self.running, self.came = defaultdict(list), defaultdict(list)
@@ -99,6 +99,8 @@ class Replay:
         self.on, self.hidden = {}, []
         self.process_of, self.hiding = trace.process_of, set()
         for time, kind, cpu, fields in trace.events:
+            if time >= until:
+                break
             if kind not in (WAKEUP, NEW):
                 on = self.on.get(cpu)
                 if on is None or on[0] != fields[0]:

@@ -417,7 +417,7 @@ static void do_sync(struct thread *self)
 /* Works as long as it is told to, by calls that take time in the kernel. */
 static void do_calls(struct thread *self)
 {
-	static __thread char buffer[1 << 18];
+	static __thread char buffer[1 << 20];
 	double end = now_us() + drawn_us(self, self->work_us);
 
 	if (self->file < 0)
