@@ -70,13 +70,14 @@ def address(word):
 
 
 class Truth:
-    """What the trace says of a process: sums in ns. `long`: what sleeps on for long may be told before it ends. `may`: it may be
-    this. `open_ns`, `open_woken_ns`: sleep that the trace leaves open, and such of which it leaves open who ended it."""
+    """What the trace says of a process: sums in ns. `long`: what sleeps on for long may be told before it ends. `may`, `may_woken`: it
+    may be this. `open_ns`, `open_woken_ns`: sleep that the trace leaves open, and such of which it leaves open who ended it;
+    `waking_ns`: by which it may be less."""
 
     def __init__(self):
-        self.wall_ns = self.on_cpu_ns = self.open_ns = self.open_woken_ns = 0
+        self.wall_ns = self.on_cpu_ns = self.open_ns = self.open_woken_ns = self.waking_ns = 0
         self.by_call, self.by_object, self.may = defaultdict(int), defaultdict(int), defaultdict(int)
-        self.woken, self.long = defaultdict(int), defaultdict(int)
+        self.woken, self.may_woken, self.long = defaultdict(int), defaultdict(int), defaultdict(int)
         self.interrupts, self.counts = defaultdict(int), defaultdict(int)
 
 
@@ -116,9 +117,10 @@ class Witness:
             odd = [f"thread {tid} {said}" for tid, said in self.replay.odd.items() if self.process_of.get(tid) == pid]
             if odd:
                 yield f"process {pid}: {odd[0]}"
-            most_ns = truth.wall_ns * compare.POINTS_MOSTLY / 100
-            if truth.open_ns > most_ns or truth.open_woken_ns > most_ns:
-                yield f"process {pid}: {truth.open_ns / 1e6:.0f} ms of sleep are open, and of {truth.open_woken_ns / 1e6:.0f} ms who ended it"
+            most_ns, most_woken_ns = (truth.wall_ns * most / 100 for most in (compare.POINTS_MOSTLY, compare.POINTS_ALWAYS))
+            if truth.open_ns > most_ns or truth.open_woken_ns > most_woken_ns:
+                said = f"{truth.open_ns / 1e6:.0f} ms of sleep are open, and of {truth.open_woken_ns / 1e6:.0f} ms who ended it"
+                yield f"process {pid}: {said}"
             if sum(truth.by_call.values()) + truth.on_cpu_ns > truth.wall_ns:
                 yield f"process {pid} slept and ran for longer than it existed"
 
@@ -131,6 +133,7 @@ class Witness:
         name = self.name(sleep.call)
         truth.by_call[sleep.state, name] += ns
         truth.open_ns += within(sleep.end - sleep.open_ns, sleep.end, self.start_ns, self.end_ns)
+        truth.waking_ns += within(sleep.end - sleep.waking_ns, sleep.end, self.start_ns, self.end_ns)
         first, *others = self.objects(pid, sleep)
         if others:
             for one in first, *others:
@@ -139,7 +142,12 @@ class Witness:
             truth.by_object[name, first] += ns
         ended = sleep.end < self.end_ns
         by = self.waker(pid, sleep) if ended else "not yet"
-        truth.woken[by] += ns
+        if others and by.startswith("sender"):
+            # It may be told of one that had nothing to read.
+            truth.may_woken[by] += ns
+            truth.may_woken["soft interrupt"] += ns
+        else:
+            truth.woken[by] += ns
         if ended and not sleep.waker:
             truth.open_woken_ns += ns
         if min(sleep.end, self.end_ns) - sleep.since > HELD_NS:
@@ -274,14 +282,14 @@ def differences(witness, said, judged, pids):
             yield points(pid, who, "asleep by call", "all", 0, sum(true.by_call.values()), true.wall_ns)
             continue
         yield worst(pid, who, "asleep by call", told.by_call, true, true.by_call, true.open_ns)
-        yield worst(pid, who, "asleep by object", told.by_object, true, true.by_object, true.open_ns, may=true.may)
+        yield worst(pid, who, "asleep by object", told.by_object, true, true.by_object, true.open_ns, true.may)
         woken = defaultdict(int)
         for key, ns in told.woken.items():
             number = key.split()[-1]
             if (number.isdigit() and int(number) not in pids) or number == "None":
                 key = "another process" if key.startswith("process") else "soft interrupt"
             woken[key] += ns
-        yield worst(pid, who, "woken by", woken, true, true.woken, true.open_ns + true.open_woken_ns, long=true.long)
+        yield worst(pid, who, "woken by", woken, true, true.woken, true.open_ns + true.open_woken_ns, true.may_woken, true.long)
         if true.on_cpu_ns > LEAST_ON_CPU * true.wall_ns:
             yield from of_cpu(pid, who, told, true)
         yield from sleep_divided.differences(witness, pid, who, said.cpu_time[pid])
@@ -301,7 +309,7 @@ def worst(pid, who, measure, told, truth, true, open_ns, may=None, long=None):
     may, long = may or {}, long or {}
 
     def apart(key):
-        least = true.get(key, 0) - long.get(key, 0) - open_ns
+        least = true.get(key, 0) - long.get(key, 0) - open_ns - truth.waking_ns
         most = true.get(key, 0) + may.get(key, 0) + (sum(long.values()) if key == "not yet" else 0) + open_ns
         return abs(told.get(key, 0) - nearest(told.get(key, 0), least, most))
 

@@ -51,7 +51,8 @@ def differences(witness, pid, who, readings):
     deviation = max(true * (1 - true) / ticks, 1 / ticks**2) ** 0.5
     bounds = [(ROUNDED_NS / on_cpu_ns + many * deviation) * 100 for many in (DEVIATIONS_MOSTLY, DEVIATIONS_ALWAYS)]
     measure = "in the kernel"
-    yield compare.Difference(pid, who, measure, true * 100, told * 100, abs(told - true) * 100, *bounds, "points", measure)
+    what = f"{measure}, of which {open_ns / on_cpu_ns * 100:.1f} points are open"
+    yield compare.Difference(pid, who, what, true * 100, told * 100, abs(told - true) * 100, *bounds, "points", measure)
 
 
 def divided(witness, pid, start, end):

@@ -51,13 +51,14 @@ UNKNOWN, ASLEEP, ABLE, ON_CPU, GONE = range(5)
 
 class Sleep:
     """`state` is S or D; `call` (number, arguments) or None; `waker` (context, tid, its call) or None = not seen. It may have ended
-    earlier than `end` by `open_ns`."""
+    earlier than `end` by `open_ns`, because that was not seen, or by `waking_ns`: the thread is queued between both events."""
 
-    __slots__ = ("tid", "since", "end", "state", "call", "waker", "open_ns")
+    __slots__ = ("tid", "since", "end", "state", "call", "waker", "open_ns", "waking_ns")
 
     def __init__(self, tid, since, state, call):
         self.tid, self.since, self.state, self.call = tid, since, state, call
-        self.end, self.waker, self.open_ns = END, None, 0
+        self.end, self.waker = END, None
+        self.open_ns = self.waking_ns = 0
 
 
 class Thread:
@@ -81,8 +82,8 @@ class Interrupts:
 
 class Replay:
     """What was until `until`: perf has read some CPUs earlier than others when it ends. `sleeps`: all, in the order in which they
-    ended, those that did not at the end. `interrupts` {(tid, kind, own_call): [(from, to, ns)]}. `running` {tid: [(from, to, in a call)]}, `came` {tid: [(from, to)]}: it may have run there already.
-    `odd` {tid: what cannot be}."""
+    ended, those that did not at the end. `interrupts` {(tid, kind, own_call): [(from, to, ns)]}. `running` {tid: [(from, to, in a
+    call)]}, `came` {tid: [(from, to)]}: it may have run there already. `odd` {tid: what cannot be}."""
 
     def __init__(self, trace, until=END):
         self.sleeps, self.unseen = [], []
@@ -209,6 +210,8 @@ class Replay:
             self.died.pop(tid, None)
         if thread.doing == ASLEEP:
             seen = thread.waking and thread.waking[0] > thread.since - BEFORE_NS
+            if seen:
+                thread.sleep.waking_ns = time - max(thread.waking[0], thread.since)
             self.end_sleep(thread, time, thread.waking[1] if seen else None)
         if thread.doing in (UNKNOWN, ASLEEP):
             thread.doing, thread.since = ABLE, time
