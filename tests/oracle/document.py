@@ -248,7 +248,7 @@ Written by `make oracle`; not by hand. `tests/oracle/sleeps` lets random threads
   the other.
 - *taken by interrupts*, *soft interrupts of its own*: points of its time on CPUs, less 1.5 us an interrupt.
 - *in the kernel*: the part of its time on CPUs, in points of that, against the time between the entries and the exits of its calls.
-  The kernel, whose figure deburr reads, counts its clock's ticks: the bounds are two and four standard deviations of a sample of as
+  The kernel, whose figure deburr reads, counts its clock's ticks: the bounds are three and five standard deviations of a sample of as
   many. The truth is open upwards by the interrupts, and by 1 us a call, whose way in and out is not traced.
 - Wake-ups while a process has a CPU that the kernel does not let anybody trace (pid 1 on some machines) are not in the trace: a sleep
   may have ended since that process came. An error counts beyond what is open so. A run in which more than a point of a process's time

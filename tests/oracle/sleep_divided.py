@@ -3,7 +3,7 @@
 
 In the kernel is a thread that runs between the entry of a call and its exit. The kernel, whose figures deburr reads, knows it only
 of the moments of its clock tick: of CPU time with N ticks, the share in the kernel has the error of a sample of N. The bounds are
-two and four standard deviations of that (a normal distribution has 5 % and 0.006 % beyond), and the rounding of both readings to
+three and five standard deviations of that (a normal distribution has 0.3 % and less beyond), and the rounding of both readings to
 hundredths of a second. How much more the truth may be: interrupts, which may have come outside of calls, and the time of a call
 before its entry and after its exit are traced. Page faults outside of calls count as the program.
 """
@@ -22,7 +22,7 @@ LEAST_NS = 400_000_000
 ROUNDED_NS = 10_000_000
 # Of a call, outside of what is traced; perf writes both events in that time.
 CALL_NS = 1_000
-DEVIATIONS_MOSTLY, DEVIATIONS_ALWAYS = 2, 4
+DEVIATIONS_MOSTLY, DEVIATIONS_ALWAYS = 3, 5
 
 
 def tick_ns():
