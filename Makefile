@@ -59,10 +59,11 @@ bench: build ## measure what observing costs, beside other tools (root); writes 
 	@scripts/run scripts/listed bench/overhead --binary $(BINARY)
 
 .PHONY: oracle
-oracle: build ## hold deburr against perf's trace in N=200 random runs, and a quarter as many of block IO (root, an hour); writes docs/accuracy*.md
+oracle: build ## hold deburr against perf's trace in N=200 random runs, and a quarter as many of block IO and of sleeps (root, an hour); writes docs/accuracy*.md
 	@scripts/setup --bench --lab
 	@scripts/run tests/oracle/oracle --binary $(BINARY) --seconds 6 --runs $(N) --document docs/accuracy.md
 	@scripts/run tests/oracle/blocks --binary $(BINARY) --runs $$(($(N) / 4)) --document docs/accuracy-io.md
+	@scripts/run tests/oracle/sleeps --binary $(BINARY) --runs $$(($(N) / 4)) --document docs/accuracy-sleeps.md
 
 .PHONY: fuzz
 fuzz: ## look for bytes that the readers of foreign files do not bear, SECONDS=60 for each

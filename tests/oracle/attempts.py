@@ -2,6 +2,8 @@
 """Chooses which of several attempts counts. A repetition may excuse a difference, but not what must never be
 (`broken`)."""
 
+from compare import MOSTLY_NOT
+
 
 def counting(runs):
     """The last attempt that was judged or that is `broken`; without any, the last attempt."""
@@ -14,6 +16,16 @@ def told_of_the_first(first, counts, most_lines):
     if first is not counts:
         for line in [*first.broken, *first.beyond("always")][:most_lines]:
             print(f"    at first: {line}", flush=True)
+
+
+def too_often_mostly(verdicts):
+    """Says so if too many of the runs that were judged are beyond the narrow bounds."""
+    mostly, judged = verdicts.count("mostly"), len(verdicts) - verdicts.count("lost")
+    if mostly <= max(1, judged * MOSTLY_NOT):
+        return False
+    print(f"{mostly} of {judged} runs are beyond the narrow bounds")
+    print("test the narrow bounds in most runs ... FAILED")
+    return True
 
 
 class Made:

@@ -115,6 +115,18 @@ def decoder(event, *names):
     return number, decode
 
 
+def once_each(events):
+    """Events by time, each once: perf writes parts of its buffers twice, if it finds the head of one behind where it was before."""
+    alike, last = [], None
+    for event in events:
+        if event[0] != last:
+            alike, last = [], event[0]
+        elif event in alike:
+            continue
+        alike.append(event)
+        yield event
+
+
 class Trace:
     """What perf recorded: `events` by time, `process_of` {tid: pid}, the tids that `ended`, and how many events were
     `lost`."""
@@ -130,7 +142,7 @@ class Trace:
             self.decoders[number] = kind, decode
         with open(path, "rb") as file:
             self.read(file.read())
-        self.events.sort(key=lambda event: event[0])
+        self.events = list(once_each(sorted(self.events, key=lambda event: event[0])))
 
     def read(self, data):
         magic, _, attr_size, attrs, attrs_size, start, size = struct.unpack_from("=8s6Q", data)

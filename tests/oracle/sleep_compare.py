@@ -9,6 +9,7 @@ from collections import defaultdict
 
 import compare
 import recording as recordings
+import sleep_divided
 from compare import Difference, nearest
 from sleep_replay import END, within
 
@@ -17,6 +18,9 @@ ON_FILES = {
     "read", "write", "pread64", "pwrite64", "recvfrom", "sendto", "flock", "fcntl", "fsync", "fdatasync", "epoll_wait", "ioctl",
 }  # fmt: skip
 EPOLL = ["epoll_wait", "epoll_pwait"]
+POLLS = ["poll", "ppoll", "select", "pselect6"]
+# Whether what these wait for is compared, and who sent it. If not, they wait for "(poll)", and a sender is a soft interrupt.
+POLL_OBJECTS = False
 # Sleeps that take longer than this may be told before they end.
 HELD_NS = 900_000_000
 # What is compared of processes that were on a CPU for this share of their time at least.
@@ -29,6 +33,15 @@ def call_names():
     """{number: name} of system calls, from the C library's headers."""
     done = subprocess.run(["cc", "-E", "-dM", "-include", "sys/syscall.h", "-x", "c", "/dev/null"], capture_output=True, text=True)
     return {int(number): name for name, number in re.findall(r"#define __NR_(\w+) (\d+)\n", done.stdout)}
+
+
+def polls_of(path):
+    """{tid: [descriptor that it polls]}, as sleeper.c says it."""
+    if not os.path.exists(path):
+        return {}
+    with open(path) as lines:
+        words = [[int(word) for word in line.split()] for line in lines]
+    return {tid: files for tid, *files in words}
 
 
 def files_of(pids):
@@ -57,26 +70,29 @@ def address(word):
 
 
 class Truth:
-    """What the trace says of a process: sums in ns. `woken` has (least, most), since what sleeps on for long may be told before it
-    ends."""
+    """What the trace says of a process: sums in ns. `long`: what sleeps on for long may be told before it ends. `may`, `may_woken`: it
+    may be this. `open_ns`, `open_woken_ns`: sleep that the trace leaves open, and such of which it leaves open who ended it;
+    `waking_ns`: by which it may be less."""
 
     def __init__(self):
-        self.wall_ns = self.on_cpu_ns = 0
-        self.by_call, self.by_object = defaultdict(int), defaultdict(int)
-        self.woken, self.long = defaultdict(int), defaultdict(int)
+        self.wall_ns = self.on_cpu_ns = self.open_ns = self.open_woken_ns = self.waking_ns = 0
+        self.by_call, self.by_object, self.may = defaultdict(int), defaultdict(int), defaultdict(int)
+        self.woken, self.may_woken, self.long = defaultdict(int), defaultdict(int), defaultdict(int)
         self.interrupts, self.counts = defaultdict(int), defaultdict(int)
 
 
 class Witness:
-    """{pid: Truth} of the processes of a workload, in the window of a recording."""
+    """{pid: Truth} of the processes of a workload, in the window of a recording. `polls` {tid: [descriptor]}."""
 
-    def __init__(self, replay, trace, pids, files, window):
+    def __init__(self, replay, trace, pids, files, polls, window):
         self.start_ns, self.end_ns = window
         self.names = call_names()
         self.files, self.sockets = files
+        self.polls = polls
         self.pids, self.process_of = set(pids), trace.process_of
         self.polled = {(self.process_of.get(tid), number): to for (tid, number), to in replay.polled.items()}
         self.of = {pid: Truth() for pid in pids}
+        self.replay = replay
         for tid, thread in replay.threads.items():
             truth = self.of.get(self.process_of.get(tid))
             if truth:
@@ -92,8 +108,21 @@ class Witness:
         for tid, stays in replay.running.items():
             truth = self.of.get(self.process_of.get(tid))
             for start, end, _ in stays if truth else ():
-                ns = within(start, end, *window)
-                truth.on_cpu_ns += ns
+                truth.on_cpu_ns += within(start, end, *window)
+
+    def incomplete(self, pids):
+        """Why the trace does not say what these processes did, as sentences."""
+        for pid in pids:
+            truth = self.of[pid]
+            odd = [f"thread {tid} {said}" for tid, said in self.replay.odd.items() if self.process_of.get(tid) == pid]
+            if odd:
+                yield f"process {pid}: {odd[0]}"
+            most_ns, most_woken_ns = (truth.wall_ns * most / 100 for most in (compare.POINTS_MOSTLY, compare.POINTS_ALWAYS))
+            if truth.open_ns > most_ns or truth.open_woken_ns > most_woken_ns:
+                said = f"{truth.open_ns / 1e6:.0f} ms of sleep are open, and of {truth.open_woken_ns / 1e6:.0f} ms who ended it"
+                yield f"process {pid}: {said}"
+            if sum(truth.by_call.values()) + truth.on_cpu_ns > truth.wall_ns:
+                yield f"process {pid} slept and ran for longer than it existed"
 
     def add_sleep(self, sleep):
         pid = self.process_of.get(sleep.tid)
@@ -103,43 +132,68 @@ class Witness:
             return
         name = self.name(sleep.call)
         truth.by_call[sleep.state, name] += ns
-        truth.by_object[name, self.object(pid, sleep.call)] += ns
-        by = self.waker(pid, sleep) if sleep.end < self.end_ns else "not yet"
-        truth.woken[by] += ns
-        if sleep.end - sleep.since > HELD_NS:
+        truth.open_ns += within(sleep.end - sleep.open_ns, sleep.end, self.start_ns, self.end_ns)
+        truth.waking_ns += within(sleep.end - sleep.waking_ns, sleep.end, self.start_ns, self.end_ns)
+        first, *others = self.objects(pid, sleep)
+        if others:
+            for one in first, *others:
+                truth.may[name, one] += ns
+        else:
+            truth.by_object[name, first] += ns
+        ended = sleep.end < self.end_ns
+        by = self.waker(pid, sleep) if ended else "not yet"
+        if others and by.startswith("sender"):
+            # It may be told of one that had nothing to read.
+            truth.may_woken[by] += ns
+            truth.may_woken["soft interrupt"] += ns
+        else:
+            truth.woken[by] += ns
+        if ended and not sleep.waker:
+            truth.open_woken_ns += ns
+        if min(sleep.end, self.end_ns) - sleep.since > HELD_NS:
             truth.long[by] += ns
 
     def name(self, call):
         return self.names.get(call[0], f"syscall_{call[0]}") if call else "(page fault)"
 
-    def file(self, pid, call):
-        """The descriptor's file, of an event poll that of what it waits for."""
-        name, number = self.name(call), call[1][0]
+    def waited_for(self, pid, sleep):
+        """The files that it waits for, of an event poll that which it was given."""
+        name = self.name(sleep.call)
+        numbers = []
         if name in EPOLL:
-            number = self.polled.get((pid, number))
-        return self.files.get(pid, {}).get(number, "?")
+            numbers = [self.polled.get((pid, sleep.call[1][0]))]
+        elif name in POLLS:
+            numbers = self.polls.get(sleep.tid, [None])
+        elif name in ON_FILES:
+            numbers = [sleep.call[1][0]]
+        return [self.files.get(pid, {}).get(number, "?") for number in numbers]
 
-    def socket(self, pid, call):
-        """Protocol, local and remote address, if it is a call on such a socket."""
-        if not call or self.name(call) not in ON_FILES:
-            return None
-        found = re.fullmatch(r"socket:\[(\d+)\]", self.file(pid, call))
+    def socket(self, file):
+        """Protocol, local and remote address, if it is such a socket."""
+        found = re.fullmatch(r"socket:\[(\d+)\]", file)
         return found and self.sockets.get(found[1])
 
-    def object(self, pid, call):
-        name = self.name(call)
+    def objects(self, pid, sleep):
+        """On what it sleeps; several, if the trace leaves that open."""
+        name = self.name(sleep.call)
         if name == "futex":
-            word, op, value = call[1][:3]
-            return f"futex {word:x} op {op & 0x7F} value {min(value & 0xFFFFFFFF, 3)}"
-        if name in EPOLL or not call or name not in ON_FILES:
-            return "(epoll)" if name in EPOLL else "-"
-        file = self.file(pid, call)
+            word, op, value = sleep.call[1][:3]
+            return [f"futex {word:x} op {op & 0x7F} value {min(value & 0xFFFFFFFF, 3)}"]
+        if name in EPOLL:
+            return ["(epoll)"]
+        if name in POLLS and not POLL_OBJECTS:
+            return ["(poll)"]
+        objects = [self.object(file) for file in self.waited_for(pid, sleep)] or ["-"]
+        # None of several may have been ready.
+        return sorted({*objects, "-"}) if len(objects) > 1 else objects
+
+    def object(self, file):
         if file.startswith("pipe:"):
             return "pipe"
         if file.startswith("anon_inode:["):
             return file[12:-1][:7]
         if file.startswith("socket:"):
-            found = self.socket(pid, call)
+            found = self.socket(file)
             remote = found and not found[2].endswith(":0") and found[2]
             return f"{found[0]} {remote or '-'}" if found else "unix"
         return "character" if file.startswith("/dev/") else file
@@ -152,10 +206,18 @@ class Witness:
         if context == "hard":
             return "hard interrupt"
         if context == "soft":
-            mine, its = self.socket(pid, sleep.call), self.socket(by, call)
-            at_other_end = mine and its and mine[0] == its[0] and mine[1] == its[2] and (mine[2] == its[1] or mine[0] == "udp")
-            return f"sender {by}" if at_other_end else "soft interrupt"
+            return f"sender {by}" if self.is_sender(pid, sleep, by, call) else "soft interrupt"
         return "not known" if not tid else f"process {by}" if by in self.pids else "another process"
+
+    def is_sender(self, pid, sleep, by, call):
+        """Whether who was interrupted sends to what the sleep waits for."""
+        if not call or self.name(call) not in ON_FILES or not POLL_OBJECTS and self.name(sleep.call) in POLLS:
+            return False
+        its = self.socket(self.files.get(by, {}).get(call[1][0], "?"))
+        for mine in filter(None, map(self.socket, self.waited_for(pid, sleep))):
+            if its and mine[0] == its[0] and mine[1] == its[2] and (mine[2] == its[1] or mine[0] == "udp"):
+                return True
+        return False
 
 
 class Said:
@@ -171,14 +233,19 @@ class Said:
             pid = self.pids.get(proc)
             of = self.of[pid]
             of.by_call["S" if state == "asleep" else "D", call] += ns
-            of.by_object[call, "(epoll)" if call in EPOLL else object_of(json.loads(on))] += ns
-            of.woken[self.waker(json.loads(woken))] += ns
+            of.by_object[call, object_of(call, json.loads(on))] += ns
+            by = self.waker(json.loads(woken))
+            of.woken["soft interrupt" if call in POLLS and not POLL_OBJECTS and by.startswith("sender") else by] += ns
         for proc, kind, context, ns in connection.execute("SELECT proc, kind, context, ns FROM interrupts"):
             self.of[self.pids.get(proc)].interrupts[kind, context == "own_call"] += ns
         rows = connection.execute(
             "SELECT proc, sum(wall_ns), sum(block_io_ns + mem_stall_ns + uninterruptible_ns + sleep_ns) FROM process_tick GROUP BY proc"
         )
         self.wall = {self.pids.get(proc): (wall, asleep) for proc, wall, asleep in rows}
+        # {pid: [(when, in the program, in the kernel)]}, cumulative.
+        self.cpu_time = defaultdict(list)
+        for t_ns, proc, *parts in connection.execute("SELECT t_ns, proc, user_ns, system_ns FROM cpu_time ORDER BY t_ns"):
+            self.cpu_time[self.pids.get(proc)].append((self.window[0] + t_ns, *parts))
         connection.close()
 
     def waker(self, woken):
@@ -186,10 +253,14 @@ class Said:
         return {"thread": f"process {pid}", "sender": f"sender {pid}"}.get(by, by.replace("_", " "))
 
 
-def object_of(on):
+def object_of(call, on):
     kind = on["kind"]
+    if call in EPOLL:
+        return "(epoll)"
+    if call in POLLS and not POLL_OBJECTS:
+        return "(poll)"
     if kind == "kernel_lock":
-        return object_of(on["within"])
+        return object_of(call, on["within"])
     if kind == "futex":
         return f"futex {on['address']:x} op {on['op']} value {on['value']}"
     if kind == "file":
@@ -199,8 +270,7 @@ def object_of(on):
     return {"anonymous": on.get("name"), "not_known": "-"}.get(kind, kind)
 
 
-def differences(replay, trace, said, judged, pids, files):
-    witness = Witness(replay, trace, pids, files, said.window)
+def differences(witness, said, judged, pids):
     for pid in judged:
         true, told = witness.of[pid], said.of.get(pid)
         wall_ns, _ = said.wall.get(pid, (0, 0))
@@ -211,17 +281,18 @@ def differences(replay, trace, said, judged, pids, files):
         if not told:
             yield points(pid, who, "asleep by call", "all", 0, sum(true.by_call.values()), true.wall_ns)
             continue
-        yield worst(pid, who, "asleep by call", told.by_call, true.by_call, true.wall_ns)
-        yield worst(pid, who, "asleep by object", told.by_object, true.by_object, true.wall_ns)
+        yield worst(pid, who, "asleep by call", told.by_call, true, true.by_call, true.open_ns)
+        yield worst(pid, who, "asleep by object", told.by_object, true, true.by_object, true.open_ns, true.may)
         woken = defaultdict(int)
         for key, ns in told.woken.items():
             number = key.split()[-1]
             if (number.isdigit() and int(number) not in pids) or number == "None":
                 key = "another process" if key.startswith("process") else "soft interrupt"
             woken[key] += ns
-        yield worst(pid, who, "woken by", woken, true.woken, true.wall_ns, true.long)
+        yield worst(pid, who, "woken by", woken, true, true.woken, true.open_ns + true.open_woken_ns, true.may_woken, true.long)
         if true.on_cpu_ns > LEAST_ON_CPU * true.wall_ns:
             yield from of_cpu(pid, who, told, true)
+        yield from sleep_divided.differences(witness, pid, who, said.cpu_time[pid])
 
 
 def of_cpu(pid, who, told, true):
@@ -233,17 +304,20 @@ def of_cpu(pid, who, told, true):
     yield points(pid, who, "soft interrupts of its own", "soft", mine, its, true.on_cpu_ns, INTERRUPT_NS * true.counts["soft", True])
 
 
-def worst(pid, who, measure, told, true, wall_ns, long=None):
-    """The difference of the kind that is furthest apart."""
+def worst(pid, who, measure, told, truth, true, open_ns, may=None, long=None):
+    """The difference of the kind that is furthest apart. `true` is what `truth` says of this measure, and leaves open by `open_ns`."""
+    may, long = may or {}, long or {}
+
     def apart(key):
-        least = true.get(key, 0) - (long or {}).get(key, 0)
-        most = true.get(key, 0) + (sum(long.values()) if long and key == "not yet" else 0)
+        least = true.get(key, 0) - long.get(key, 0) - open_ns - truth.waking_ns
+        most = true.get(key, 0) + may.get(key, 0) + (sum(long.values()) if key == "not yet" else 0) + open_ns
         return abs(told.get(key, 0) - nearest(told.get(key, 0), least, most))
 
     key = max(told.keys() | true.keys(), key=apart)
     its = told.get(key, 0)
     of_truth = true.get(key, 0) if apart(key) == 0 else its - apart(key) if its > true.get(key, 0) else its + apart(key)
-    return points(pid, who, measure, key if isinstance(key, str) else ", ".join(key), its, of_truth, wall_ns)
+    what = key if isinstance(key, str) else ", ".join(key)
+    return points(pid, who, measure, what, its, of_truth, truth.wall_ns)
 
 
 def points(pid, who, measure, what, told_ns, true_ns, whole_ns, slack_ns=0):

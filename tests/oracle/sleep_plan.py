@@ -6,6 +6,10 @@ import random
 KINDS = ["futex", "pipe", "unix", "tcp", "udp", "event", "signal"]
 # Channels with a descriptor, which can be polled.
 POLLED = ["pipe", "unix", "tcp", "udp", "event"]
+# Calls that poll, besides epoll_wait.
+POLLS = ["poll", "ppoll", "select", "pselect"]
+# Bounds of their timeouts, in us; 0 = none.
+TIMEOUTS = [(0, 0), (1_000, 20_000), (50_000, 200_000)]
 # Channels that fill up: who tells much waits for who takes it.
 FILLED = ["pipe", "unix", "tcp"]
 # What a thread does by itself: its role, the most CPU time that it takes as a share of a CPU, and how long it pauses and works.
@@ -67,12 +71,21 @@ class Plan:
             before = self.random.randrange(number)
             self.anywhere(self.thread("relay", before, number, self.random.choice(["sleep", "spin"]), work=(20, 1_000)))
         self.anywhere(self.thread("make", number, pause=(least, least * 20), work=(0, self.random.choice([0, 500])), how="spin"))
-        takes = ["take", *(["poll", "epoll"] if kind in POLLED else [])]
+        takes = ["take", *(["epoll", "any poll"] if kind in POLLED else [])]
         # One that waits for a signal is known by its thread.
         for _ in range(1 if kind == "signal" else self.random.randint(1, 2)):
-            role = self.random.choice(takes)
-            slow = (2_000, 20_000) if much else (0, 0)
-            self.anywhere(self.thread(role, number, how=self.random.choice(["sleep", "spin"]), pause=slow, work=(20, 500)))
+            self.add_taker(self.random.choice(takes), number, much)
+
+    def add_taker(self, role, number, much):
+        """`much`: the channel fills up."""
+        pause, out = (2_000, 20_000) if much else (0, 0), 0
+        if role == "any poll":
+            role, pause, out = self.random.choice(POLLS), self.random.choice(TIMEOUTS), number
+            before = [at for at, channel in enumerate(self.channels[:number]) if channel.partition("/")[0] in POLLED]
+            # Two of them at times.
+            if before and self.random.random() < 0.4:
+                out = self.random.choice(before)
+        self.anywhere(self.thread(role, number, out, self.random.choice(["sleep", "spin"]), pause, work=(20, 500)))
 
     def add_alone(self, name):
         cpus, pause, work, how = ALONE[name]

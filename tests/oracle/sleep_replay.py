@@ -5,6 +5,12 @@ A sleep lasts from when the thread is switched out, not runnable, until it is qu
 `sched_waking` before that ended it; its flags tell whether an interrupt did. In which call is known from the calls that the
 thread entered and left: where there is none, it is a page fault, or other work of the kernel for it. The trace does not tell
 block IO from other uninterruptible sleep, and of a thread of the kernel not what it works for.
+
+What a thread does follows one after the other: it is asleep, able to run, or on a CPU, so that it never slept for longer than it
+existed. A kernel may exclude a process from tracing (pid 1 on some machines; see replay.py): nothing is traced while it has a CPU,
+neither that it leaves it nor whom it or an interrupt wakes meanwhile. That somebody else has the CPU is seen by the first event in
+that thread's context. Since when, and since when it had been awake, is open back to when the excluded process came: `open_ns` of
+a sleep says by how much. What cannot be explained so is in `odd`, and such a trace is not complete.
 """
 
 import struct
@@ -37,26 +43,33 @@ INTERRUPTIBLE, UNINTERRUPTIBLE, PREEMPTED = 1, 2, 0x100
 IN_HARD, IN_SOFT = 0x08, 0x10
 # A soft interrupt that comes later than this after the end of a hard one is not served because of that.
 AFTER_NS = 20_000
-END = 1 << 63
+# A thread that is about to sleep may be woken so long before it is switched out.
+BEFORE_NS = 1_000_000
+BEGINNING, END = 0, 1 << 63
+UNKNOWN, ASLEEP, ABLE, ON_CPU, GONE = range(5)
 
 
 class Sleep:
-    """`state` is S or D; `call` (number, arguments) or None; `waker` (context, tid, its call) or None = not woken yet."""
+    """`state` is S or D; `call` (number, arguments) or None; `waker` (context, tid, its call) or None = not seen. It may have ended
+    earlier than `end` by `open_ns`, because that was not seen, or by `waking_ns`: the thread is queued between both events."""
 
-    __slots__ = ("tid", "since", "end", "state", "call", "waker")
+    __slots__ = ("tid", "since", "end", "state", "call", "waker", "open_ns", "waking_ns")
 
     def __init__(self, tid, since, state, call):
         self.tid, self.since, self.state, self.call = tid, since, state, call
         self.end, self.waker = END, None
+        self.open_ns = self.waking_ns = 0
 
 
 class Thread:
-    __slots__ = ("call", "sleep", "waker", "on_cpu_since", "born")
+    """`waking`: (time, waker) of the last waking. `doing`: what it does since `since`."""
 
-    def __init__(self, born):
-        self.call = self.sleep = self.waker = self.on_cpu_since = None
-        self.born = born
+    __slots__ = ("tid", "born", "doing", "since", "call", "sleep", "waking")
 
+    def __init__(self, tid, born):
+        self.tid, self.born = tid, born
+        self.doing, self.since = UNKNOWN, born
+        self.call = self.sleep = self.waking = None
 
 class Interrupts:
     """The interrupts of a CPU that have begun and not ended, and when the last event was, if that was the end of a hard one."""
@@ -68,56 +81,160 @@ class Interrupts:
 
 
 class Replay:
-    """`sleeps`: all, in the order in which they ended, those that did not at the end. `interrupts` {(tid, kind, own_call):
-    [(from, to, ns)]}. `running` {tid: [(from, to, in a call)]}."""
+    """What was until `until`: perf has read some CPUs earlier than others when it ends. `sleeps`: all, in the order in which they
+    ended, those that did not at the end. `interrupts` {(tid, kind, own_call): [(from, to, ns)]}. `running` {tid: [(from, to, in a
+    call)]}, `came` {tid: [(from, to)]}: it may have run there already. `odd` {tid: what cannot be}."""
 
-    def __init__(self, trace):
-        self.sleeps = []
+    def __init__(self, trace, until=END):
+        self.sleeps, self.unseen = [], []
         self.interrupts = defaultdict(list)
-        self.running = defaultdict(list)
+        self.running, self.came = defaultdict(list), defaultdict(list)
+        self.calls = defaultdict(list)
         self.threads = {}
         self.died = {}
+        self.odd = {}
         # {(tid of the caller, descriptor of an event poll): descriptor that it was given}
         self.polled = {}
         self.cpus = defaultdict(Interrupts)
+        # {cpu: (who has it, since when)}, and when somebody had one who is not traced: [(from, to)].
+        self.on, self.hidden = {}, []
+        self.process_of, self.hiding = trace.process_of, set()
         for time, kind, cpu, fields in trace.events:
-            self.take(time, kind, cpu, fields)
-        for tid, thread in self.threads.items():
+            if time >= until:
+                break
+            if kind not in (WAKEUP, NEW):
+                on = self.on.get(cpu)
+                if on is None or on[0] != fields[0]:
+                    self.appeared(fields[0], time, cpu, on)
+            if kind == SWITCH:
+                self.switch(time, cpu, *fields)
+            elif kind in (ENTER, EXIT):
+                self.call(time, kind, *fields)
+                self.cpus[cpu].hard_ended = -END
+            elif kind in (WAKING, WAKEUP, NEW):
+                self.woken(time, kind, cpu, fields)
+            else:
+                self.interrupt(time, kind, cpu, fields[0])
+        self.finish()
+
+    def finish(self):
+        for thread in self.threads.values():
             if thread.sleep:
                 self.sleeps.append(thread.sleep)
-            self.ran(tid, thread, END)
+            self.ran(thread, END)
+        # Until the end, if nobody else was seen on that CPU.
+        self.hidden += [(since, END) for tid, since in self.on.values() if self.process_of.get(tid, tid) in self.hiding]
+        self.hidden.sort()
+        for sleep, waking in self.unseen:
+            self.explain(sleep, waking)
 
-    def thread(self, tid, time=0):
-        return self.threads.get(tid) or self.threads.setdefault(tid, Thread(time))
+    def explain(self, sleep, waking):
+        """Nothing in the trace queued the thread: something did that is not traced, at the earliest when it first had a CPU."""
+        first = next((max(since, sleep.since) for since, until in self.hidden if until > sleep.since and since < sleep.end), None)
+        if first is None:
+            self.odd[sleep.tid] = f"woken by nobody at {sleep.end}"
+            first = sleep.since
+        if waking and waking[0] > sleep.since - BEFORE_NS:
+            first, sleep.waker = max(first, waking[0]), waking[1]
+        sleep.open_ns = max(sleep.end - first, 0)
 
-    def ran(self, tid, thread, time):
-        if thread.on_cpu_since is not None:
-            self.running[tid].append((thread.on_cpu_since, time, thread.call is not None))
-            thread.on_cpu_since = time
+    def thread(self, tid, time):
+        return self.threads.get(tid) or self.threads.setdefault(tid, Thread(tid, time))
 
-    def take(self, time, kind, cpu, fields):
-        state = self.cpus[cpu]
-        if kind == SWITCH:
-            self.switch(time, *fields)
-        elif kind == WAKING:
+    def ran(self, thread, time):
+        if thread.doing == ON_CPU:
+            self.running[thread.tid].append((thread.since, time, thread.call is not None))
+            thread.since = time
+
+    def appeared(self, tid, time, cpu, on):
+        """A thread does something on a CPU of which the trace has that another one got it last."""
+        self.on[cpu] = tid, time
+        since = BEGINNING
+        if on is not None:
+            hidden, since = on
+            self.hidden.append((since, time))
+            self.hiding.add(self.process_of.get(hidden, hidden))
+            if hidden:
+                left = self.thread(hidden, time)
+                left.doing, left.sleep = UNKNOWN, None
+                self.odd[hidden] = f"has left a CPU unseen before {time}"
+        if tid:
+            thread = self.thread(tid, time)
+            if thread.doing == ON_CPU:
+                self.odd[tid] = f"on two CPUs at {time}"
+            self.came[tid].append((max(since, thread.since), time))
+            self.arrive(thread, time)
+
+    def arrive(self, thread, time):
+        if thread.doing == ASLEEP:
+            self.unseen.append((thread.sleep, thread.waking))
+            self.end_sleep(thread, time, None)
+        thread.doing, thread.since, thread.waking = ON_CPU, time, None
+
+    def switch(self, time, cpu, prev, state, next):
+        self.cpus[cpu].hard_ended = -END
+        self.on[cpu] = next, time
+        if prev:
+            thread = self.thread(prev, time)
+            self.ran(thread, time)
+            thread.since = time
+            if state & 0x30:
+                thread.doing, self.died[prev] = GONE, time
+            elif state & (INTERRUPTIBLE | UNINTERRUPTIBLE) and not state & PREEMPTED:
+                thread.doing = ASLEEP
+                thread.sleep = Sleep(prev, time, "S" if state & INTERRUPTIBLE else "D", thread.call)
+            else:
+                thread.doing = ABLE
+        if next:
+            self.arrive(self.thread(next, time), time)
+
+    def end_sleep(self, thread, time, waker):
+        thread.sleep.end, thread.sleep.waker = time, waker
+        self.sleeps.append(thread.sleep)
+        thread.sleep = None
+
+    def woken(self, time, kind, cpu, fields):
+        if kind == WAKING:
             by, flags, tid = fields
             context = "hard" if flags[0] & IN_HARD else "soft" if flags[0] & IN_SOFT else "task"
             caller = self.threads.get(by)
-            self.thread(tid, time).waker = context, by, caller and caller.call
-        elif kind in (WAKEUP, NEW):
-            thread = self.thread(fields[0], time)
-            if kind == NEW:
-                self.threads[fields[0]] = thread = Thread(time)
-                self.died.pop(fields[0], None)
-            self.end_sleep(thread, time)
-        elif kind in (ENTER, EXIT):
-            self.call(time, kind, *fields)
-        elif kind in (DEVICE_IN, TIMER_IN):
+            self.thread(tid, time).waking = time, (context, by, caller and caller.call)
+            return
+        self.cpus[cpu].hard_ended = -END
+        (tid,) = fields
+        thread = self.thread(tid, time)
+        if kind == NEW:
+            if thread.born != time and thread.doing != GONE:
+                self.odd[tid] = f"is new again at {time}"
+            thread = self.threads[tid] = Thread(tid, time)
+            self.died.pop(tid, None)
+        if thread.doing == ASLEEP:
+            seen = thread.waking and thread.waking[0] > thread.since - BEFORE_NS
+            if seen:
+                thread.sleep.waking_ns = time - max(thread.waking[0], thread.since)
+            self.end_sleep(thread, time, thread.waking[1] if seen else None)
+        if thread.doing in (UNKNOWN, ASLEEP):
+            thread.doing, thread.since = ABLE, time
+
+    def call(self, time, kind, tid, number, arguments=None):
+        thread = self.thread(tid, time)
+        self.ran(thread, time)
+        if kind == ENTER and thread.call:
+            self.odd[tid] = f"enters a call within one at {time}"
+        thread.call = (number, ARGUMENTS.unpack(arguments)) if kind == ENTER else None
+        if kind == ENTER:
+            self.calls[tid].append(time)
+            if number == EPOLL_CTL and thread.call[1][1] == EPOLL_ADD:
+                self.polled[tid, thread.call[1][0]] = thread.call[1][2]
+
+    def interrupt(self, time, kind, cpu, tid):
+        state = self.cpus[cpu]
+        if kind in (DEVICE_IN, TIMER_IN):
             state.hard_since = time
         elif kind in (DEVICE_OUT, TIMER_OUT):
             if state.hard_since is not None:
                 ns = time - state.hard_since
-                self.interrupts[fields[0], "device" if kind == DEVICE_OUT else "timer", False].append((state.hard_since, time, ns))
+                self.interrupts[tid, "device" if kind == DEVICE_OUT else "timer", False].append((state.hard_since, time, ns))
                 state.hard_in_soft += ns
             state.hard_since = None
         elif kind == SOFT_IN:
@@ -125,41 +242,12 @@ class Replay:
         elif kind == SOFT_OUT:
             if state.soft_since is not None:
                 ns = time - state.soft_since - state.hard_in_soft
-                self.interrupts[fields[0], "soft", state.own_call].append((state.soft_since, time, ns))
+                self.interrupts[tid, "soft", state.own_call].append((state.soft_since, time, ns))
             state.soft_since = None
             # The next one comes in the same context.
             state.hard_ended = -END if state.own_call else time
             return
-        if kind != WAKING:
-            state.hard_ended = time if kind in (DEVICE_OUT, TIMER_OUT) or kind >= VECTOR_OUT else -END
-
-    def switch(self, time, prev, state, next):
-        if prev:
-            thread = self.thread(prev, time)
-            self.ran(prev, thread, time)
-            thread.on_cpu_since = None
-            if state & 0x30:
-                self.died[prev] = time
-            elif state & (INTERRUPTIBLE | UNINTERRUPTIBLE) and not state & PREEMPTED:
-                thread.sleep = Sleep(prev, time, "S" if state & INTERRUPTIBLE else "D", thread.call)
-        if next:
-            thread = self.thread(next, time)
-            self.end_sleep(thread, time)
-            thread.waker = None
-            thread.on_cpu_since = time
-
-    def end_sleep(self, thread, time):
-        if thread.sleep:
-            thread.sleep.end, thread.sleep.waker = time, thread.waker
-            self.sleeps.append(thread.sleep)
-            thread.sleep = None
-
-    def call(self, time, kind, tid, number, arguments=None):
-        thread = self.thread(tid, time)
-        self.ran(tid, thread, time)
-        thread.call = (number, ARGUMENTS.unpack(arguments)) if kind == ENTER else None
-        if kind == ENTER and number == EPOLL_CTL and thread.call[1][1] == EPOLL_ADD:
-            self.polled[tid, thread.call[1][0]] = thread.call[1][2]
+        state.hard_ended = time if kind in (DEVICE_OUT, TIMER_OUT) or kind >= VECTOR_OUT else -END
 
 
 def within(start, end, begin, stop):

@@ -10,7 +10,8 @@
  *
  *     ROLE:CHANNEL:OUT:HOW:PAUSE_US-PAUSE_US:WORK_US-WORK_US:SEED
  *
- * with the numbers of channels. Lengths are drawn log-uniformly between both bounds; 0-0 is none.
+ * with the numbers of channels; those that poll do so for both, which may be the same.
+ * Lengths are drawn log-uniformly between both bounds; 0-0 is none.
  * HOW is `sleep` or `spin`, what the thread does as its work. Roles are the names in the table at
  * the end of this file.
  */
@@ -23,6 +24,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +34,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
@@ -264,14 +267,15 @@ static void do_relay(struct thread *self)
 	tell(self->out);
 }
 
-static void do_poll(struct thread *self)
+static void open_file(struct thread *self, const char *name, int flags)
 {
-	struct pollfd file = { .fd = channels[self->channel].in, .events = POLLIN };
+	char path[4096];
 
-	if (poll(&file, 1, 50) > 0)
-		take(self, MSG_DONTWAIT);
-	work(self);
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	self->file = checked(open(path, flags, 0600), path);
 }
+
+#include "sleeper_poll.h"
 
 static void do_epoll(struct thread *self)
 {
@@ -306,14 +310,6 @@ static void do_mutex(struct thread *self)
 	pthread_mutex_lock(&locks[self->channel % LOCKS]);
 	work(self);
 	pthread_mutex_unlock(&locks[self->channel % LOCKS]);
-}
-
-static void open_file(struct thread *self, const char *name, int flags)
-{
-	char path[4096];
-
-	snprintf(path, sizeof(path), "%s/%s", directory, name);
-	self->file = checked(open(path, flags, 0600), path);
 }
 
 static void do_flock(struct thread *self)
@@ -421,7 +417,7 @@ static void do_sync(struct thread *self)
 /* Works as long as it is told to, by calls that take time in the kernel. */
 static void do_calls(struct thread *self)
 {
-	static __thread char buffer[1 << 18];
+	static __thread char buffer[1 << 20];
 	double end = now_us() + drawn_us(self, self->work_us);
 
 	if (self->file < 0)
@@ -457,12 +453,13 @@ static const struct {
 	const char *name;
 	void (*once)(struct thread *);
 } roles[] = {
-	{ "sleep", do_sleep },        { "make", do_make },   { "take", do_take },
-	{ "relay", do_relay },        { "poll", do_poll },   { "epoll", do_epoll },
-	{ "timer", do_timer },        { "mutex", do_mutex }, { "flock", do_flock },
-	{ "record", do_record_lock }, { "child", do_child }, { "join", do_join },
-	{ "fault", do_fault },        { "pread", do_pread }, { "sync", do_sync },
-	{ "calls", do_calls },        { "map", do_map },     { "flood", do_flood },
+	{ "sleep", do_sleep },        { "make", do_make },     { "take", do_take },
+	{ "relay", do_relay },        { "poll", do_poll },     { "epoll", do_epoll },
+	{ "timer", do_timer },        { "mutex", do_mutex },   { "flock", do_flock },
+	{ "record", do_record_lock }, { "child", do_child },   { "join", do_join },
+	{ "fault", do_fault },        { "pread", do_pread },   { "sync", do_sync },
+	{ "calls", do_calls },        { "map", do_map },       { "flood", do_flood },
+	{ "ppoll", do_ppoll },        { "select", do_select }, { "pselect", do_pselect },
 };
 
 static void *run(void *of)

@@ -12,12 +12,13 @@ __u32 watch_children = 0;
 /* Threads that could not be watched, because watched ones have both of their places. */
 __u64 watch_collisions = 0;
 
-/* Processes whose further threads are watched, too. */
+/* Processes whose further threads are watched, too, with the sleep of their ended threads that no
+ * record stands for. Below 0 for a while, if two new threads took it at once. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, __s64);
 } watched_processes SEC(".maps");
 
 /*
@@ -26,15 +27,17 @@ struct {
  */
 __noinline int watch_new(__u32 tid, __u32 tgid, __u32 parent)
 {
-	__u32 place = tid & thread_mask, mark = 1;
+	__u32 place = tid & thread_mask;
+	__s64 owed = 0, *left;
 	struct sched_watch *w;
 
 	if (watch_of(tid))
 		return 0;
-	if (!bpf_map_lookup_elem(&watched_processes, &tgid)) {
+	left = bpf_map_lookup_elem(&watched_processes, &tgid);
+	if (!left) {
 		if (!watch_children || !bpf_map_lookup_elem(&watched_processes, &parent))
 			return 0;
-		bpf_map_update_elem(&watched_processes, &tgid, &mark, BPF_ANY);
+		bpf_map_update_elem(&watched_processes, &tgid, &owed, BPF_ANY);
 	}
 	w = bpf_map_lookup_elem(&watches, &place);
 	if (w && w->tid && !w->ended) {
@@ -45,7 +48,10 @@ __noinline int watch_new(__u32 tid, __u32 tgid, __u32 parent)
 		__sync_fetch_and_add(&watch_collisions, 1);
 		return 0;
 	}
-	w->owed_ns = 0;
+	owed = left ? *left : 0;
+	if (owed > 0)
+		__sync_fetch_and_add(left, -owed);
+	w->owed_ns = owed > 0 ? owed : 0;
 	w->told_since_ns = 0;
 	w->context = CTX_UNKNOWN;
 	w->client = 0;
@@ -55,14 +61,20 @@ __noinline int watch_new(__u32 tid, __u32 tgid, __u32 parent)
 	return 0;
 }
 
-/* The thread has ended: another one may take its place. With its first thread, a process is over.
+/*
+ * The thread has ended: another one may take its place. What it is owed goes to the next thread of
+ * its process: of threads that live for less than a record's sleep there would be no record
+ * otherwise. With its first thread, a process is over.
  */
 __noinline int watch_end(__u32 tid, __u32 tgid)
 {
 	struct sched_watch *w = watch_of(tid);
+	__s64 *left = bpf_map_lookup_elem(&watched_processes, &tgid);
 
 	if (!w)
 		return 0;
+	if (left)
+		__sync_fetch_and_add(left, w->owed_ns);
 	w->ended = 1;
 	if (tid == tgid)
 		bpf_map_delete_elem(&watched_processes, &tgid);

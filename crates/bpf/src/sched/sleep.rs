@@ -438,9 +438,8 @@ impl SchedProbe {
     /// Watches the threads of a process: those named, and all that it starts from now on.
     pub fn watch(&mut self, tgid: u32, tids: impl IntoIterator<Item = u32>) {
         let processes = &self.object.skel.maps.watched_processes;
-        let mark = 1u32.to_ne_bytes();
-        // If there is no room, the threads that it has now are watched.
-        let _ = processes.update(&tgid.to_ne_bytes(), &mark, MapFlags::ANY);
+        // Nothing is left of its ended threads. If there is no room, the threads that it has now are watched.
+        let _ = processes.update(&tgid.to_ne_bytes(), &0i64.to_ne_bytes(), MapFlags::NO_EXIST);
         let watches = &self.object.skel.maps.watches;
         for tid in tids {
             let places = [tid, second_place(tid)].map(|it| (it & self.watch.mask).to_ne_bytes());

@@ -6,6 +6,7 @@
 mod asleep;
 mod before;
 mod block;
+mod brief_threads;
 mod cgroups;
 mod chains;
 #[path = "../common/mod.rs"]
