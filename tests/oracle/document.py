@@ -253,8 +253,8 @@ Written by `make oracle`; not by hand. `tests/oracle/sleeps` lets random threads
 - Wake-ups while a process has a CPU that the kernel does not let anybody trace (pid 1 on some machines) are not in the trace: a sleep
   may have ended since that process came. An error counts beyond what is open so. A run in which more than a point of a process's time
   is open, or for more than three who ended its sleeps, or in whose trace something has no cause, is not judged but repeated.
-- Left out, because the trace does not tell it: which uninterruptible sleep is block IO or memory, for which file an event poll, `poll`
-  or `select` waits, processes that exist for less than a second, exceptions, and interrupts between processors.
+- Left out, because the trace does not tell it: which uninterruptible sleep is block IO or memory, for which file an event poll
+  waits, processes that exist for less than a second, exceptions, and interrupts between processors.
 """
 
 

@@ -19,8 +19,6 @@ ON_FILES = {
 }  # fmt: skip
 EPOLL = ["epoll_wait", "epoll_pwait"]
 POLLS = ["poll", "ppoll", "select", "pselect6"]
-# Whether what these wait for is compared, and who sent it. If not, they wait for "(poll)", and a sender is a soft interrupt.
-POLL_OBJECTS = False
 # Sleeps that take longer than this may be told before they end.
 HELD_NS = 900_000_000
 # What is compared of processes that were on a CPU for this share of their time at least.
@@ -181,8 +179,6 @@ class Witness:
             return [f"futex {word:x} op {op & 0x7F} value {min(value & 0xFFFFFFFF, 3)}"]
         if name in EPOLL:
             return ["(epoll)"]
-        if name in POLLS and not POLL_OBJECTS:
-            return ["(poll)"]
         objects = [self.object(file) for file in self.waited_for(pid, sleep)] or ["-"]
         # None of several may have been ready.
         return sorted({*objects, "-"}) if len(objects) > 1 else objects
@@ -211,7 +207,7 @@ class Witness:
 
     def is_sender(self, pid, sleep, by, call):
         """Whether who was interrupted sends to what the sleep waits for."""
-        if not call or self.name(call) not in ON_FILES or not POLL_OBJECTS and self.name(sleep.call) in POLLS:
+        if not call or self.name(call) not in ON_FILES:
             return False
         its = self.socket(self.files.get(by, {}).get(call[1][0], "?"))
         for mine in filter(None, map(self.socket, self.waited_for(pid, sleep))):
@@ -235,7 +231,7 @@ class Said:
             of.by_call["S" if state == "asleep" else "D", call] += ns
             of.by_object[call, object_of(call, json.loads(on))] += ns
             by = self.waker(json.loads(woken))
-            of.woken["soft interrupt" if call in POLLS and not POLL_OBJECTS and by.startswith("sender") else by] += ns
+            of.woken[by] += ns
         for proc, kind, context, ns in connection.execute("SELECT proc, kind, context, ns FROM interrupts"):
             self.of[self.pids.get(proc)].interrupts[kind, context == "own_call"] += ns
         rows = connection.execute(
@@ -257,8 +253,6 @@ def object_of(call, on):
     kind = on["kind"]
     if call in EPOLL:
         return "(epoll)"
-    if call in POLLS and not POLL_OBJECTS:
-        return "(poll)"
     if kind == "kernel_lock":
         return object_of(call, on["within"])
     if kind == "futex":

@@ -101,11 +101,13 @@ static __always_inline bool is_ready(__u64 *cell, __u64 file)
  * ready. */
 static __always_inline void choose_file(struct sched_polled *p)
 {
-	__u32 files = NUMBER_AT(struct poll_wqueues, p->list, inline_index);
-	__u64 file;
+	/* Not in the place of an address: before 6.2, access to it would be relocated. */
+	__u64 list = p->list, entry, file;
+	__u32 files = NUMBER_AT(struct poll_wqueues, list, inline_index);
 
 	for (__u32 i = 0; i < POLL_FILES && i < files; i++) {
-		file = ADDRESS_AT(&p->cell, struct poll_table_entry, poll_entry(p->list, i), filp);
+		entry = poll_entry(list, i);
+		file = ADDRESS_AT(&p->cell, struct poll_table_entry, entry, filp);
 		if (!i)
 			p->first = file;
 		if (file != p->first)

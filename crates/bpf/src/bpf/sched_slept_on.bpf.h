@@ -60,7 +60,9 @@ static __always_inline bool has_client(struct sched_watch *w)
 /* Whether nothing was sent on it since. */
 static __always_inline bool owes_answer(struct sched_watch *w)
 {
-	return has_client(w) && NUMBER_AT(struct tcp_sock, w->client, write_seq) == w->client_seq;
+	__u64 sock = w->client;
+
+	return has_client(w) && NUMBER_AT(struct tcp_sock, sock, write_seq) == w->client_seq;
 }
 
 static __always_inline bool is_unread(__u64 sock)
@@ -74,8 +76,10 @@ static __always_inline bool is_unread(__u64 sock)
  * after owes_answer. */
 static __always_inline void note_request(struct sched_watch *w)
 {
-	if (w->client && is_unread(w->client) && has_client(w))
-		w->client_seq = NUMBER_AT(struct tcp_sock, w->client, write_seq);
+	__u64 sock = w->client;
+
+	if (sock && is_unread(sock) && has_client(w))
+		w->client_seq = NUMBER_AT(struct tcp_sock, sock, write_seq);
 }
 
 /* There is something to read on this connection. One that waits for an answer stays remembered:

@@ -141,7 +141,7 @@ fn add_details(file: &str, connection: &rusqlite::Connection) {
         connection.execute(sql, rusqlite::params![n, name]).unwrap();
         let on = serde_json::json!({ "kind": "anonymous", "name": name }).to_string();
         let sql = "INSERT INTO sleep SELECT 2000100 + ?1, min(tick), 1, 'asleep', ?2, ?3, '{\"by\":\"not_yet\"}', ?2,
-                   nullif(?1, 0), nullif(?1, 1) = 0, ?4, 9, 1, 9 FROM tick";
+                   nullif(?1, 0), nullif(?1, 1) = 0, nullif(?1 % 2, 0), ?4, 9, 1, 9 FROM tick";
         let behind =
             serde_json::json!([{ "proc": 1, "thread": name, "did": "queued" }]).to_string();
         connection.execute(sql, rusqlite::params![n, name, on, behind]).unwrap();
