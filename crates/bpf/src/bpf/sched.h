@@ -253,13 +253,6 @@ enum sleep_call {
 	SLEEP_UNKNOWN = -4,
 };
 
-/* How a call says for which file it waits. */
-enum sleep_file {
-	SLEEP_NO_FILE = 0,
-	SLEEP_DESCRIPTOR = 1, /* its first argument is a file descriptor */
-	SLEEP_POLL = 2,       /* it takes a list of them: poll, select */
-};
-
 /* In what a thread was woken. */
 enum sleep_context {
 	CTX_UNKNOWN = 0,

@@ -9,7 +9,14 @@
 #include "call.bpf.h"
 #include "sched_polled.bpf.h"
 
-/* How a call says for which file it waits: enum sleep_file. */
+/* How a call says for which file it waits. */
+enum sleep_file {
+	SLEEP_NO_FILE = 0,
+	SLEEP_DESCRIPTOR = 1, /* its first argument is a file descriptor */
+	SLEEP_POLL = 2,       /* it takes a list of them: poll, select */
+};
+
+/* Of each call: enum sleep_file. */
 const volatile __u8 says_file[SLEEP_CALLS] = {};
 /* It exists for its type, which the reader uses. */
 enum sleep_file exported_file = SLEEP_NO_FILE;

@@ -246,6 +246,10 @@ mod tests {
         }
     }
 
+    fn waits(slept: Slept, behind: Vec<Awaited>) -> SleepKey {
+        SleepKey { role: Role::NotSaid, slept, thread: None, in_request: false, behind }
+    }
+
     /// A pool waits on a condition; who ends it is told by what that one did.
     #[test]
     fn a_pool_waits_for_what_its_dispatcher_waits_for() {
@@ -264,38 +268,20 @@ mod tests {
             (does("futex", condition(), by()), NotKnown),
         ] {
             let slept = slept("futex", condition(), WokenBy::NotKnown);
-            let key = SleepKey {
-                role: Role::NotSaid,
-                slept,
-                thread: None,
-                in_request: false,
-                behind: vec![own(did)],
-            };
+            let key = waits(slept, vec![own(did)]);
             assert_eq!(of(ProcId(1), &key), kind, "{key:?}");
         }
         // The dispatcher asked somebody, who is late for a reason of his own.
         let asked = own(does("recvfrom", inet(Some(false)), by()));
         let naps = own(does("clock_nanosleep", SleptOn::NotKnown, by()));
         let slept = slept("futex", condition(), WokenBy::NotKnown);
-        let key = SleepKey {
-            role: Role::NotSaid,
-            slept,
-            thread: None,
-            in_request: false,
-            behind: vec![asked, naps],
-        };
+        let key = waits(slept, vec![asked, naps]);
         assert_eq!(of(ProcId(1), &key), WaitsForOthers);
         // A process that sleeps before it answers, and one that does something now and then, look alike.
         let pair = SleptOn::Unix { peer: None, accepted: false, ready: false };
         let slept = tests::slept("recvfrom", pair, WokenBy::NotKnown);
         let naps = Awaited { proc: ProcId(2), ..own(does("nanosleep", SleptOn::NotKnown, by())) };
-        let key = SleepKey {
-            role: Role::NotSaid,
-            slept,
-            thread: None,
-            in_request: false,
-            behind: vec![naps],
-        };
+        let key = waits(slept, vec![naps]);
         assert_eq!(of(ProcId(1), &key), NotKnown, "another process's timer is none of its own");
         assert_eq!(of(ProcId(2), &key), OwnTimer);
         // An event loop takes whatever comes, unless the thread that it waits for is late.
@@ -307,13 +293,7 @@ mod tests {
             (2, does("recvfrom", inet(Some(false)), by()), WaitsForOthers),
         ] {
             let behind = vec![Awaited { proc: ProcId(proc), ..own(did) }];
-            let key = SleepKey {
-                role: Role::NotSaid,
-                slept: event.clone(),
-                thread: None,
-                in_request: false,
-                behind,
-            };
+            let key = waits(event.clone(), behind);
             assert_eq!(of(ProcId(1), &key), kind, "{key:?}");
         }
         // So a pool behind the loop has no work, whatever that thread does.
@@ -325,20 +305,13 @@ mod tests {
             let rests = own(Did::Slept(event.clone()));
             let slept = tests::slept("futex", condition(), WokenBy::NotKnown);
             let behind = vec![rests, own(did)];
-            let key =
-                SleepKey { role: Role::NotSaid, slept, thread: None, in_request: false, behind };
+            let key = waits(slept, behind);
             assert_eq!(of(ProcId(1), &key), kind, "{key:?}");
         }
         let lock = SleptOn::Futex { address: 64, value: 2, op: 0 };
         let slept = Slept { on: lock, ..key.slept };
         let did = does("clock_nanosleep", SleptOn::NotKnown, by());
-        let key = SleepKey {
-            role: Role::NotSaid,
-            slept,
-            thread: None,
-            in_request: false,
-            behind: vec![own(did)],
-        };
+        let key = waits(slept, vec![own(did)]);
         assert_eq!(
             of(ProcId(1), &key),
             WaitsForOthers,
