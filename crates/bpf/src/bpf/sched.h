@@ -291,7 +291,7 @@ struct sched_watch {
 	__u64 client;
 	__u32 client_seq;
 	__u16 client_port;
-	__u16 client_remote;
+	__u16 client_polled; /* an event poll found it, which serves many */
 };
 
 /* A sleep of a watched thread. Times are those of the run queues' clock. */

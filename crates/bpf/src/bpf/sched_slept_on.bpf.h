@@ -60,7 +60,6 @@ static __always_inline bool has_client(struct sched_watch *w)
 	__u64 sock = w->client;
 
 	return sock && NUMBER_AT(struct sock, sock, __sk_common.skc_num) == w->client_port &&
-	       NUMBER_AT(struct sock, sock, __sk_common.skc_dport) == w->client_remote &&
 	       NUMBER_AT(struct sock, sock, __sk_common.skc_state) == TCP_ESTABLISHED;
 }
 
@@ -91,14 +90,15 @@ static __always_inline void note_request(struct sched_watch *w)
 
 /* There is something to read on this connection. One that waits for an answer stays remembered:
  * what is asked meanwhile, on others, is asked on its behalf. */
-static __always_inline void note_client(struct sched_watch *w, __u64 sock)
+static __always_inline void note_client(struct sched_sleep *sleep, struct sched_watch *w,
+					__u64 sock)
 {
 	if (!is_unread(sock) || (w->client != sock && owes_answer(w)))
 		return;
 	w->client = sock;
 	w->client_seq = NUMBER_AT(struct tcp_sock, sock, write_seq);
 	w->client_port = NUMBER_AT(struct sock, sock, __sk_common.skc_num);
-	w->client_remote = NUMBER_AT(struct sock, sock, __sk_common.skc_dport);
+	w->client_polled = sleep->ready;
 }
 
 static __always_inline void note_addresses(struct sched_sleep *sleep, struct sched_watch *w,
@@ -109,7 +109,7 @@ static __always_inline void note_addresses(struct sched_sleep *sleep, struct sch
 	if (sleep->socket_type == SOCK_STREAM) {
 		sleep->write_seq = NUMBER_AT(struct tcp_sock, sock, write_seq);
 		sleep->mark = asks_first(sock);
-		note_client(w, sock);
+		note_client(sleep, w, sock);
 	}
 	if (sleep->family == AF_INET) {
 		sleep->remote[0] = NUMBER_AT(struct sock, sock, __sk_common.skc_daddr);
@@ -248,6 +248,8 @@ static __always_inline void note_call(struct sched_sleep *sleep, struct sched_wa
 		file = file_polled(sleep, place, task, regs);
 	if (file)
 		note_file(sleep, w, cell, file);
-	if (!sleep->family && owes_answer(w))
+	/* A thread of a runtime that polls for many is at rest when it sleeps on anything else. */
+	if (!sleep->family && owes_answer(w) &&
+	    (!w->client_polled || *(__u64 *)sleep->kind == EVENTPOLL))
 		sleep->local_port = w->client_port;
 }
