@@ -23,6 +23,7 @@ struct sched_polled {
 	__u64 first;
 	__u64 ready;
 	__u64 list;
+	__u64 other;
 	__u64 cell;
 	__u64 word[POLL_WORDS];
 };
@@ -57,7 +58,8 @@ static __always_inline bool is_queued(__u64 *cell, __u64 entry)
 
 /*
  * Looks for the list of the thread's files in the copy of its stack: it names the thread, and each
- * of its entries names the list.
+ * of its entries names the list. What a call before has left may look so, too. The loop is short,
+ * because the verifier follows each of its passes.
  */
 static __always_inline void find_list(struct sched_polled *p)
 {
@@ -70,17 +72,18 @@ static __always_inline void find_list(struct sched_polled *p)
 	__u32 to_task = bpf_core_field_offset(struct poll_wqueues, polling_task);
 	__u64 list;
 
-	p->list = 0;
-	for (__u32 i = POLL_SEARCHED; i-- > 0;) {
+	p->list = p->other = 0;
+	for (__u32 i = 0; i < POLL_SEARCHED; i++) {
 		if (p->word[i] != task)
 			continue;
 		list = first + 8 * i - to_task;
-		if (p->word[(i + to_owner) & (POLL_WORDS - 1)] == list &&
-		    is_queued(&p->cell, poll_entry(list, 0))) {
+		if (p->word[(i + to_owner) & (POLL_WORDS - 1)] == list) {
+			p->other = p->list;
 			p->list = list;
-			break;
 		}
 	}
+	if (p->list && !is_queued(&p->cell, poll_entry(p->list, 0)))
+		p->list = p->other;
 }
 
 /* Has something for its process: what it has not read yet, or a client that was not accepted yet.
@@ -130,7 +133,7 @@ __noinline int find_polled(__u32 at)
 				  (const void *)(p->regs - 8 * POLL_SEARCHED)))
 		return 0;
 	find_list(p);
-	if (p->list)
+	if (p->list && is_queued(&p->cell, poll_entry(p->list, 0)))
 		choose_file(p);
 	return 0;
 }

@@ -105,13 +105,17 @@ fn is_of_client(tgid: u32, inet: &Inet, listening: &Listening) -> Option<bool> {
     }
 }
 
-/// Process and own port of a socket that somebody may listen on: that of the sleep, or one on which the thread owes an
-/// answer.
+/// Process and own port of a sleep on a socket that somebody may listen on.
 pub(super) fn port_of(sleep: &Sleep) -> Option<(u32, u16)> {
     match sleep.object {
         Object::Inet(Inet { kind: STREAM, local_port, .. }) => Some((sleep.tgid, local_port)),
-        _ => sleep.unanswered.map(|port| (sleep.tgid, port)),
+        _ => None,
     }
+}
+
+/// The same of a socket on which the thread has something unanswered.
+pub(super) fn unanswered_of(sleep: &Sleep) -> Option<(u32, u16)> {
+    sleep.unanswered.map(|port| (sleep.tgid, port))
 }
 
 /// Whether the thread has read something from a client, and not answered yet.

@@ -18,7 +18,7 @@ use deburr_core::recording::Entry;
 use entries::Entries;
 use files::Files;
 use history::{History, Thread};
-use kind::{OtherEnd, Slept, is_condition, port_of};
+use kind::{OtherEnd, Slept, is_condition, port_of, unanswered_of};
 use names::Names;
 use open::Open;
 use std::collections::{BTreeMap, BTreeSet};
@@ -178,7 +178,7 @@ impl Asleep {
         for sleep in self.open.second(last) {
             self.pend(roots, sleep);
         }
-        let asked = self.pending.iter().filter_map(port_of);
+        let asked = self.pending.iter().flat_map(|it| port_of(it).or_else(|| unanswered_of(it)));
         let unknown = asked.filter(|&(pid, port)| self.listening.has(pid, port).is_none());
         self.listening.look(roots, &unknown.collect());
         for run in running {
