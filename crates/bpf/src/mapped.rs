@@ -6,7 +6,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
 /// A type that may be read from mapped memory.
 ///
@@ -103,6 +103,12 @@ impl<T: Plain> Mapped<T> {
     pub(crate) fn set_u64(&self, index: usize, offset: usize, value: u64) {
         // SAFETY: as above.
         unsafe { AtomicU64::from_ptr(self.at(index, offset)) }.store(value, Ordering::Release);
+    }
+
+    /// Sets an 8-bit field that BPF programs may write too.
+    pub(crate) fn set_u8(&self, index: usize, offset: usize, value: u8) {
+        // SAFETY: as above.
+        unsafe { AtomicU8::from_ptr(self.at(index, offset)) }.store(value, Ordering::Release);
     }
 
     /// Sets a 32-bit field that BPF programs may write too.

@@ -53,7 +53,9 @@ struct sched_thread {
 	__u64 cgroup_set;     /* address of its css_set: changes when it changes cgroups */
 	__u64 wait_max_ns;    /* longest wait; the reader exchanges it with 0 */
 	__u32 switches;
-	__u32 dead_epoch; /* epoch in which it died */
+	__u16 dead_epoch; /* low part of the epoch in which it died */
+	__u8 watched;     /* it may be: its watch is looked for. Set by the reader, too */
+	__u8 pad;
 	/* Second cache line. */
 	__u64 in_state_ns[ST_MAX];
 	/* Third cache line: identity, and what is rarely needed. */

@@ -120,7 +120,7 @@ static __always_inline __u64 switch_in(struct sched_area *area, struct sched_thr
 		queued = counted = *local;
 	} else if (likely(state < ST_MAX)) {
 		t->in_state_ns[state & (ST_MAX - 1)] += now - since - w.runnable_ns;
-		if (tells_sleeps) {
+		if (tells_sleeps && unlikely(t->watched)) {
 			area->cpu.scratch.slept_ns = now - since - w.runnable_ns;
 			area->cpu.scratch.slept_since_ns = since;
 			area->cpu.scratch.slept_in = state;

@@ -96,7 +96,7 @@ static __noinline int note_end(struct sched_thread *t, struct task_struct *prev)
 	t->dead_epoch = epoch;
 	if (t->tid == t->tgid)
 		copy_comm(t, prev);
-	if (tells_sleeps)
+	if (tells_sleeps && t->watched)
 		watch_end(t->tid, t->tgid);
 	return 0;
 }

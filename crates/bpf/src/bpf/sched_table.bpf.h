@@ -33,7 +33,7 @@ static __always_inline bool is_free(struct sched_thread *t)
 {
 	/* The reader has seen the end of a dead thread once a full epoch has passed after the epoch
 	 * in which it died. */
-	return !t->tid || (t->state == ST_DEAD && epoch - t->dead_epoch >= 2);
+	return !t->tid || (t->state == ST_DEAD && (__u16)(epoch - t->dead_epoch) >= 2);
 }
 
 /* Initialises the slot of a new thread, overwriting the previous one. `t->seq` is odd meanwhile. */
@@ -61,6 +61,7 @@ static __always_inline void begin(struct sched_thread *t, struct task_struct *vo
 	t->left_unseen = 0;
 	t->parent = task->real_parent->tgid;
 	t->dead_epoch = 0;
+	t->watched = 0;
 	copy_comm(t, task);
 	t->tid = task->pid;
 }
@@ -176,8 +177,8 @@ static __always_inline struct sched_thread *claim(struct sched_area *area, struc
 		begin(t, task, now, state);
 		barrier();
 		t->seq++;
-		if (tells_sleeps)
-			watch_new(t->tid, t->tgid, t->parent);
+		if (tells_sleeps && watch_new(t->tid, t->tgid, t->parent))
+			t->watched = 1;
 		return t;
 	}
 	blank_entry = bpf_map_lookup_elem(&blank, &zero);
@@ -187,6 +188,8 @@ static __always_inline struct sched_thread *claim(struct sched_area *area, struc
 	if (!t)
 		return 0;
 	begin(t, task, now, state);
+	/* The reader does not find it there. */
+	t->watched = tells_sleeps;
 	area->cpu.overflows++;
 	return t;
 }

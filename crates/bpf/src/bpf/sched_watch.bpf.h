@@ -23,7 +23,7 @@ struct {
 
 /*
  * A thread is met for the first time: it is watched if its process is, or else if that of its
- * parent is and its children are watched, too.
+ * parent is and its children are watched, too. Returns whether it is.
  */
 __noinline int watch_new(__u32 tid, __u32 tgid, __u32 parent)
 {
@@ -32,7 +32,7 @@ __noinline int watch_new(__u32 tid, __u32 tgid, __u32 parent)
 	struct sched_watch *w;
 
 	if (watch_of(tid))
-		return 0;
+		return 1;
 	left = bpf_map_lookup_elem(&watched_processes, &tgid);
 	if (!left) {
 		if (!watch_children || !bpf_map_lookup_elem(&watched_processes, &parent))
@@ -58,7 +58,7 @@ __noinline int watch_new(__u32 tid, __u32 tgid, __u32 parent)
 	w->ended = 0;
 	barrier();
 	w->tid = tid;
-	return 0;
+	return 1;
 }
 
 /*

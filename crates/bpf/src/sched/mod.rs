@@ -170,7 +170,8 @@ impl Clock {
 }
 
 impl SchedProbe {
-    /// Loads the programs, iterates over all threads once, attaches the programs, and makes every CPU switch once.
+    /// Loads the programs, iterates over all threads once, attaches the programs, and makes every CPU switch once. Those
+    /// that watch threads are attached by [`SchedProbe::begin_watch`].
     /// `cpus` = number of possible CPUs of the host.
     ///
     /// # Errors
@@ -195,7 +196,7 @@ impl SchedProbe {
         }
         let kept = names.waiting_iterator.iter().chain(&names.hooks).chain(&names.asleep);
         kept.copied().try_for_each(|name| object.attach(name))?;
-        let mut probe = Self {
+        let probe = Self {
             object,
             names,
             knows_tids: plan.initial_pid_namespace,
@@ -214,7 +215,6 @@ impl SchedProbe {
             probe.forget_the_gone();
         }
         probe.switch_every_cpu(cpus);
-        probe.begin_watch()?;
         Ok(probe)
     }
 

@@ -30,14 +30,19 @@ pub struct LastMove {
 }
 
 impl SchedProbe {
+    /// The slot of that thread, if it has one.
+    pub(super) fn slot_of(&self, tid: u32) -> Option<u32> {
+        let mask = u32::try_from(self.threads.len()).ok()?.checked_sub(1)?;
+        let mut places = (0..PLACES).map(|number| place(tid, number) & mask);
+        let of = offset_of!(sched_thread, tid);
+        places.find(|&slot| self.threads.u32(slot as usize, of) == tid)
+    }
+
     /// The last time that this thread was moved to another run queue while it waited. `None` = never, or the thread has no
     /// slot. One system call.
     #[must_use]
     pub fn last_move(&self, tid: u32) -> Option<LastMove> {
-        let mask = u32::try_from(self.threads.len()).ok()?.checked_sub(1)?;
-        let mut places = (0..PLACES).map(|number| place(tid, number) & mask);
-        let of = offset_of!(sched_thread, tid);
-        let slot = places.find(|&slot| self.threads.u32(slot as usize, of) == tid)?;
+        let slot = self.slot_of(tid)?;
         let moves = &self.object.skel.maps.moves;
         let bytes = moves.lookup(&slot.to_ne_bytes(), MapFlags::ANY).ok()??;
         let last: sched_move = from_bytes(&bytes)?;

@@ -7,8 +7,7 @@
 use super::SchedProbe;
 use super::asked::Asked;
 use crate::mapped::{Mapped, Plain, from_bytes, set};
-use crate::skel::sched::types::{sched_sleep, sched_sleeps, sched_watch, sleep_file, sleep_lock};
-use libbpf_rs::{MapCore as _, MapFlags};
+use crate::skel::sched::types::{sched_sleep, sched_sleeps, sleep_file, sleep_lock};
 use std::borrow::Cow;
 use std::mem::offset_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,7 +15,6 @@ use std::str::FromStr as _;
 use syscalls::Sysno;
 
 // SAFETY: generated from C structs of integers and arrays of them; every bit pattern is a value.
-unsafe impl Plain for sched_watch {}
 // SAFETY: as above.
 unsafe impl Plain for sched_sleep {}
 // SAFETY: as above.
@@ -30,7 +28,7 @@ const SLEEPS: u64 = ((size_of::<sched_sleeps>() - offset_of!(sched_sleeps, sleep
 const MARGIN: u64 = 8;
 
 /// Sleep for which a thread has one record, at first, ...
-const QUANTUM_NS: u64 = 1_000_000;
+pub(super) const QUANTUM_NS: u64 = 1_000_000;
 /// ... and at most. It is doubled, or more, while there are more than [`MOST_RECORDS`] in a second, and halved again where
 /// there are few.
 const MOST_QUANTUM_NS: u64 = QUANTUM_NS << 14;
@@ -350,23 +348,18 @@ fn sleep_of(it: &sched_sleep) -> Sleep {
     }
 }
 
-/// Where a watched thread is, if another one is at its first place; as in `sched_watch.bpf.h`.
-fn second_place(tid: u32) -> u32 {
-    tid.wrapping_mul(0x9e37_79b1) >> 7
-}
-
 /// The watch on threads: what of the logs was read.
 #[derive(Default)]
 pub(super) struct Watch {
     /// Size of the table of watched threads, a power of two, - 1.
     pub(super) mask: u32,
-    heads: Vec<u64>,
+    pub(super) heads: Vec<u64>,
     /// Records since it was last decided how many there may be.
     records: u64,
     /// Records that were overwritten before they were read.
     overrun: u64,
     /// Threads that could not be watched, because a watched one has their place.
-    collisions: u64,
+    pub(super) collisions: u64,
     asked: Asked,
 }
 
@@ -389,93 +382,9 @@ impl Watch {
 }
 
 impl SchedProbe {
-    /// Begins to watch: nobody at first. Does nothing if the plan has no watch.
-    ///
-    /// # Errors
-    /// The error of libbpf or the kernel, with the operation that failed.
-    pub(super) fn begin_watch(&mut self) -> Result<(), String> {
-        if self.names.waking.is_empty() {
-            return Ok(());
-        }
-        self.learn_registers()?;
-        for name in self.names.waking.clone() {
-            self.object.attach(name)?;
-        }
-        self.watch.heads = vec![0; self.areas.len()];
-        let maps = &mut self.object.skel.maps;
-        let data = maps.data_data.as_deref_mut().expect("the object has a data section");
-        set(&mut data.sleep_quantum_ns, QUANTUM_NS);
-        Ok(())
-    }
-
-    /// Learns where the kernel saves the registers of a system call, from one of this thread.
-    fn learn_registers(&mut self) -> Result<(), String> {
-        const NAME: &str = "on_own_call";
-        // SAFETY: gettid has no arguments.
-        let own_tid = || unsafe { libc::syscall(libc::SYS_gettid) };
-        let tid = u32::try_from(own_tid()).unwrap_or_default();
-        let maps = &mut self.object.skel.maps;
-        set(&mut maps.bss_data.as_deref_mut().expect("the object has variables").own_tid, tid);
-        self.object.attach(NAME)?;
-        own_tid();
-        self.object.detach(NAME);
-        let maps = &mut self.object.skel.maps;
-        let data = maps.bss_data.as_deref_mut().expect("the object has variables");
-        // The registers are at the top of the stack, which has 64 kB at most.
-        let offset = data.own_regs.wrapping_sub(data.own_stack);
-        if data.own_regs != 0 && (1..1 << 16).contains(&offset) {
-            set(&mut data.regs_offset, offset);
-        }
-        Ok(())
-    }
-
-    /// Whether sleeps of threads can be recorded.
-    #[must_use]
-    pub fn can_watch(&self) -> bool {
-        !self.names.waking.is_empty()
-    }
-
-    /// Watches the threads of a process: those named, and all that it starts from now on.
-    pub fn watch(&mut self, tgid: u32, tids: impl IntoIterator<Item = u32>) {
-        let processes = &self.object.skel.maps.watched_processes;
-        // Nothing is left of its ended threads. If there is no room, the threads that it has now are watched.
-        let _ = processes.update(&tgid.to_ne_bytes(), &0i64.to_ne_bytes(), MapFlags::NO_EXIST);
-        let watches = &self.object.skel.maps.watches;
-        for tid in tids {
-            let places = [tid, second_place(tid)].map(|it| (it & self.watch.mask).to_ne_bytes());
-            let found = places.map(|place| {
-                let read = watches.lookup(&place, MapFlags::ANY).ok().flatten();
-                read.as_deref().and_then(from_bytes::<sched_watch>).unwrap_or_default()
-            });
-            if found.iter().any(|it| it.tid == tid && it.ended == 0) {
-                continue;
-            }
-            let free = found.iter().position(|it| it.tid == 0 || it.ended != 0);
-            let Some(place) = free.map(|at| places[at]) else {
-                self.watch.collisions += 1;
-                continue;
-            };
-            let mut fresh = [0; size_of::<sched_watch>()];
-            fresh[offset_of!(sched_watch, tid)..][..4].copy_from_slice(&tid.to_ne_bytes());
-            let _ = watches.update(&place, &fresh, MapFlags::ANY);
-        }
-    }
-
-    /// Whether processes that a watched one starts are watched from their beginning.
-    pub fn watch_children(&mut self, children: bool) {
-        let maps = &mut self.object.skel.maps;
-        let data = maps.bss_data.as_deref_mut().expect("the object has variables");
-        set(&mut data.watch_children, u32::from(children));
-    }
-
-    /// Watches no further threads of a process.
-    pub fn watch_no_more(&mut self, tgid: u32) {
-        let _ = self.object.skel.maps.watched_processes.delete(&tgid.to_ne_bytes());
-    }
-
     /// The sleeps that ended since the last call.
     pub fn sleeps(&mut self) -> Vec<Sleep> {
-        if !self.can_watch() {
+        if !self.watches() {
             return Vec::new();
         }
         let mut all = Vec::new();
@@ -512,7 +421,7 @@ impl SchedProbe {
     /// # Errors
     /// If the kernel's threads cannot be iterated.
     pub fn asleep(&mut self) -> Result<Vec<Sleep>, String> {
-        let Some(name) = self.names.asleep else {
+        let Some(name) = self.names.asleep.filter(|_| self.watches()) else {
             self.set_quantum();
             return Ok(Vec::new());
         };

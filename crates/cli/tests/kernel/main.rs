@@ -58,4 +58,5 @@ mod syncs;
 mod syscalls;
 mod unlucky;
 mod unprivileged;
+mod whole_host;
 mod writeback;

@@ -113,7 +113,7 @@ pub enum Record {
     /// Where the wall time of a thread of the target went (BPF scheduler probe), at the end. Absent when the target is the
     /// host.
     ThreadLedger(Box<ThreadLedger>),
-    /// On what threads of the target slept (BPF scheduler probe), each second. Absent when the target is the host.
+    /// On what threads of the target slept (BPF scheduler probe), each second; if that is the host, threads of those that lose most.
     Sleep(Box<SleepTick>),
     /// CPU time of a process of the target, in the program and in the kernel, cumulative, each second. Absent when the target
     /// is the host.

@@ -118,6 +118,16 @@ impl Scene {
         self.meta(|meta| meta.target = spec)
     }
 
+    /// Makes the whole host the target.
+    pub fn whole_host(&mut self) -> &mut Self {
+        for record in &mut self.records {
+            if let Record::Process(process) = record {
+                process.in_target = true;
+            }
+        }
+        self.meta(|meta| meta.target = TargetSpec::Host)
+    }
+
     /// Adds what was found about a language runtime.
     pub fn runtime(&mut self, reading: RuntimeReading) -> &mut Self {
         let state = State::Active;

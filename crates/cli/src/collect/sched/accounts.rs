@@ -10,6 +10,7 @@ use super::by_thread::{ByThread, ThreadLedgers, states};
 use super::identity::{fold, meet};
 use super::idle::{IdleSum, MIN_WAIT_NS};
 use super::longest::WholeWait;
+use super::sleepers::Activity;
 use crate::collect::kept::shrink;
 use deburr_bpf::sched::{ProbeCulprit, State, Sums, ThreadDelta};
 use deburr_core::recording::{
@@ -41,6 +42,9 @@ const SUSPECT_NS: u64 = 10_000_000;
 /// ended; all that it did was emitted by then.
 const UNSEEN_S: u32 = 30;
 
+/// Pid of the parent of the kernel's threads.
+const KTHREADD: u32 = 2;
+
 /// A process: its pid and the start time of its first thread, which distinguishes a reused pid.
 pub(super) type ProcessKey = (u32, u64);
 
@@ -57,6 +61,8 @@ struct Account {
     /// Threads alive at the last full look, and those that died since the account was last emitted.
     alive: u32,
     died: u32,
+    /// In this second: lost time in ns, and turns.
+    second: (u64, u64),
     /// Largest number of threads alive at a full look since then.
     most_alive: u32,
     /// At the last full look something was known of a thread that is told later: until then a record could not cover it.
@@ -146,6 +152,10 @@ impl Account {
         self.waits.merge(&thread.waits);
         self.wait_max_ns = self.wait_max_ns.max(thread.wait_max_ns);
         self.switches += thread.switches;
+        let of = |state: State| thread.states_ns[state as usize];
+        let stalled_ns = of(State::BlockIo) + of(State::MemStall) + of(State::Uninterruptible);
+        self.second.0 += of(State::Queued) + of(State::Throttled) + stalled_ns;
+        self.second.1 += thread.switches;
         if let Some(threads) = &mut self.by_thread {
             threads.add(thread);
         }
@@ -249,6 +259,7 @@ impl Tally {
     /// Adds what a thread did, as read by a look at all threads. At the last look a wait in progress counts with its
     /// length so far.
     pub(super) fn add(&mut self, thread: &ThreadDelta, last: bool) {
+        let has_target = self.has_target;
         let account = self.account(thread);
         account.add(thread);
         if last && thread.waiting_ns > 0 {
@@ -258,13 +269,28 @@ impl Tally {
         account.behind |= thread.behind;
         if !thread.dead && (thread.wall_ns > 0 || !thread.behind) {
             account.alive += 1;
-            account.slots.extend(thread.slot);
+            if has_target {
+                account.slots.extend(thread.slot);
+            }
         }
     }
 
     /// The waits in progress at the end of the window, as of the last look at all threads.
     pub(super) fn in_progress(&self) -> impl Iterator<Item = (ProcessKey, &WaitHist)> {
         self.accounts.iter().map(|(key, account)| (*key, &account.in_progress))
+    }
+
+    /// What the processes that exist did in the second that ends, as of the look at all threads that ends it; apart from
+    /// the kernel's, and from this one.
+    pub(super) fn take_activities(&mut self) -> Vec<Activity> {
+        let of_user = |(key, account): (&ProcessKey, &mut Account)| {
+            let (lost_ns, turns) = std::mem::take(&mut account.second);
+            let threads = account.alive as usize;
+            let is_kernels = account.parent == KTHREADD || key.0 == KTHREADD;
+            let is_one = threads > 0 && !is_kernels && key.0 != std::process::id();
+            is_one.then_some(Activity { pid: key.0, threads, lost_ns, turns })
+        };
+        self.accounts.iter_mut().filter_map(of_user).collect()
     }
 
     /// Adds what a thread did, as read by a look at some threads in between.

@@ -12,6 +12,7 @@ mod idle;
 mod long_waits;
 mod longest;
 mod runnable;
+mod sleepers;
 mod wait_bins;
 mod wait_selection;
 
@@ -34,6 +35,7 @@ use idle::IdleFinder;
 use long_waits::LongWaits;
 use longest::LongestWaits;
 use runnable::Runnable;
+use sleepers::Sleepers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
@@ -52,6 +54,9 @@ pub(crate) struct SchedCollector {
     long_waits: LongWaits,
     longest: LongestWaits,
     asleep: Asleep,
+    sleepers: Sleepers,
+    /// The programs that watch threads could not be attached.
+    cannot_watch: bool,
     /// The kernel throttles threads one by one, not a group at once.
     one_by_one: bool,
     /// Waits in progress, as of the last query.
@@ -167,12 +172,17 @@ impl SchedCollector {
             threads: threads_on_host(cx),
             cgroup_v2: cx.cgroups.cpu_controller() != Some(CgroupVersion::V1),
             quota_in_use: cx.cgroups.quota_in_use(),
-            sleeps: cx.has_target,
+            sleeps: true,
         };
         let plan = plan(&facts, needs).map_err(missing)?;
         let cpus = possible_cpus(&cx.roots);
         let mut of_sleeps = lacks_for_sleeps(&facts).filter(|_| needs.sleeps);
-        let opened = match SchedProbe::open(&plan, cpus) {
+        // Of a whole host, who is watched is chosen by what they do.
+        let opened = SchedProbe::open(&plan, cpus).and_then(|mut probe| {
+            let begun = if cx.has_target { probe.begin_watch() } else { Ok(()) };
+            begun.map(|()| probe)
+        });
+        let opened = match opened {
             // All else is worth more than that.
             Err(why) if plan.sleeps => {
                 of_sleeps = Some(why);
@@ -192,6 +202,8 @@ impl SchedCollector {
             long_waits: LongWaits::begin(cpus as usize),
             longest: LongestWaits::default(),
             asleep: Asleep::default(),
+            sleepers: Sleepers::default(),
+            cannot_watch: false,
             waiting: Waiting::default(),
             since_asked: Pauses::watch(),
             asks_seldom: false,
@@ -440,6 +452,9 @@ impl SchedCollector {
             );
         }
         self.end_of_sleeps(cx, (t_ns.max(told_ns), last), &mut *emit)?;
+        if cx.target == TargetSpec::Host && !last {
+            self.choose_sleepers(cx, t_ns.max(told_ns));
+        }
         self.tally.emit(cx, t_ns.max(told_ns), last, &mut *emit);
         if cx.target != TargetSpec::Host {
             self.target = self.tally.take_target(cx, &mut *emit);
@@ -454,6 +469,24 @@ impl SchedCollector {
 }
 
 impl SchedCollector {
+    /// Chooses whose sleeps are looked at from now on, on a whole host.
+    fn choose_sleepers(&mut self, cx: &Context, t_ns: u64) {
+        let chosen = self.sleepers.choose(&self.tally.take_activities());
+        if self.cannot_watch || (chosen.is_empty() && !self.asleep.has_begun()) {
+            return;
+        }
+        if !self.asleep.has_begun() {
+            // A kernel that refuses it now refuses it later.
+            self.cannot_watch = self.probe.begin_watch().is_err();
+            if self.cannot_watch {
+                return;
+            }
+            self.asleep = Asleep::begin(t_ns, vec![]);
+        }
+        let now_ns = self.clock.now();
+        self.asleep.watch(&mut self.probe, &cx.roots, &chosen, now_ns);
+    }
+
     /// Tells on what the target slept in the second that ends then.
     fn end_of_sleeps(
         &mut self,
@@ -461,7 +494,7 @@ impl SchedCollector {
         (t_ns, last): (u64, bool),
         emit: Emit<'_>,
     ) -> Result<(), String> {
-        if cx.target == TargetSpec::Host || !self.probe.can_watch() {
+        if !self.asleep.has_begun() || !self.probe.can_watch() {
             return Ok(());
         }
         let now_ns = self.clock.now();

@@ -227,8 +227,8 @@ tables! {
         /// `stopped_ns`: stopped, traced or frozen
         states,
     }
-    /// On what the threads of a process of the target slept, alike sleeps summed (BPF scheduler probe). No rows if the target
-    /// is the host. For a millisecond of a thread's sleep, or for a longer one, one sleep is looked at, and stands for those
+    /// On what the threads of a process of the target slept, alike sleeps summed (BPF scheduler probe). If the target is the
+    /// host, there are rows of up to 24 processes at a time, those that lose most or get a CPU most often. For a millisecond of a thread's sleep, or for a longer one, one sleep is looked at, and stands for those
     /// before it; where there are many, for up to 16 s. A recording of version 2 may lack the table, or `entry`, `asked` and
     /// `in_request`.
     "sleep" over tick, since 2, Presence::Added => Sleep(SleepTick) {

@@ -9,6 +9,7 @@ mod commands;
 mod decoys;
 mod disks;
 mod fixtures;
+mod host_sleeps;
 mod hosts;
 mod in_request;
 mod interrupts;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! OFF007: threads wait for a lock of a file.
 
-use super::waits::{self, Waits};
+use super::waits::{self, For, Waits};
 use crate::finding::{Area, Finding, Fix, Question, Severity};
 use crate::recording::{SleptOn, Source};
 use crate::rules::asleep::kind::is_file_lock;
@@ -26,7 +26,12 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(view: &View) -> Verdict {
-    waits::verdict(view, |(_, key, _)| is_file_lock(&key.slept), "for locks of files", finding)
+    waits::verdict(
+        view,
+        |(_, key, _)| is_file_lock(&key.slept),
+        (For::Turn, "for locks of files"),
+        finding,
+    )
 }
 
 fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {

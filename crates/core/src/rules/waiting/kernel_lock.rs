@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! OFF005: threads wait for a lock of the kernel: that of the address space of their process, or another.
 
-use super::waits::{self, Waits};
+use super::waits::{self, For, Waits};
 use crate::finding::{Area, Evidence, Finding, Fix, Question, Severity, Unit};
 use crate::recording::{KernelLock, ProcId, Slept, SleptOn, Source, WokenBy};
 use crate::rules::asleep::{kind, words as sleep_words};
@@ -35,7 +35,7 @@ fn check(view: &View) -> Verdict {
         waits::verdict(
             view,
             |(id, key, _)| lock.is_of(*id, &key.slept),
-            lock.waited_for(),
+            (For::Turn, lock.waited_for()),
             |view, severity, waits| lock.finding(view, severity, waits),
         )
     });

@@ -2,7 +2,7 @@
 //! OFF003: threads wait for another thread of their process, which is late for lack of a CPU or for a disk; or while a
 //! client waits for them, for any other thread.
 
-use super::waits::{self, Reason, Sleep, Waits};
+use super::waits::{self, For, Reason, Sleep, Waits};
 use crate::finding::{Area, Finding, Fix, Question, Severity, SleepKind};
 use crate::recording::{SleptOn, Source};
 use crate::rules::asleep::kind::{
@@ -28,7 +28,12 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(view: &View) -> Verdict {
-    waits::verdict(view, is_late, "for late threads, or while clients waited,", finding)
+    waits::verdict(
+        view,
+        is_late,
+        (For::Others, "for late threads, or while clients waited,"),
+        finding,
+    )
 }
 
 /// Another thread of the process ended it, and waited for a CPU or for a disk; or any thread, and a client waited meanwhile.

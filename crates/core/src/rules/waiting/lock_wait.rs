@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! OFF001: threads wait for a lock that another thread holds.
 
-use super::waits::{self, Behind, Reason, Sleep, Waits};
+use super::waits::{self, Behind, For, Reason, Sleep, Waits};
 use crate::finding::{Area, Evidence, Finding, Fix, Question, Severity, Unit};
 use crate::recording::{SleptOn, Source};
 use crate::rules::asleep::kind::is_lock;
@@ -27,7 +27,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(view: &View) -> Verdict {
-    waits::verdict(view, |(_, key, _)| is_lock(&key.slept), "for locks", finding)
+    waits::verdict(view, |(_, key, _)| is_lock(&key.slept), (For::Turn, "for locks"), finding)
 }
 
 fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! OFF004: inside of what requests need, threads sleep by a timer of always the same length.
 
-use super::waits::{self, Sleep, Waits};
+use super::waits::{self, For, Sleep, Waits};
 use crate::finding::{Area, Finding, Fix, Question, Severity, SleepKind, Unit};
 use crate::recording::{Did, ProcId, Source, WokenBy};
 use crate::rules::asleep::kind;
@@ -48,7 +48,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 
 fn check(view: &View) -> Verdict {
     let is = |sleep: &Sleep<'_>| timer(sleep).is_some_and(|it| are_equal(&lengths(view, it)));
-    waits::verdict(view, is, "for timers of always the same length", finding)
+    waits::verdict(view, is, (For::Others, "for timers of always the same length"), finding)
 }
 
 /// A timer: the process and the name of the thread that set it, and its call.

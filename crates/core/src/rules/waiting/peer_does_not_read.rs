@@ -2,7 +2,7 @@
 //! OFF006: threads wait until another process or host reads what they sent.
 
 use super::peers;
-use super::waits::{self, Sleep, Waits};
+use super::waits::{self, For, Sleep, Waits};
 use crate::finding::{Area, Finding, Fix, Question, Severity};
 use crate::recording::{SleptOn, Source};
 use crate::rules::asleep::kind;
@@ -26,7 +26,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(view: &View) -> Verdict {
-    waits::verdict(view, is_full, "until others read what it sent", finding)
+    waits::verdict(view, is_full, (For::Others, "until others read what it sent"), finding)
 }
 
 /// It stands in a call that sends, as there is no room in the pipe or the socket.

@@ -2,7 +2,7 @@
 //! OFF008: threads wait for each other, as they share too few connections.
 
 use super::peers;
-use super::waits::{self, Sleep, Waits};
+use super::waits::{self, For, Sleep, Waits};
 use crate::finding::{Area, Finding, Fix, Question, Severity, SleepKind};
 use crate::recording::{Did, ProcId, Slept, SleptOn, Source};
 use crate::rules::asleep::kind;
@@ -26,7 +26,12 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(view: &View) -> Verdict {
-    waits::verdict(view, is_for_turn, "for connections that others of its threads use", finding)
+    waits::verdict(
+        view,
+        is_for_turn,
+        (For::Turn, "for connections that others of its threads use"),
+        finding,
+    )
 }
 
 /// Another thread of the process ended it, which waited for an answer meanwhile, and both ask the same other end.

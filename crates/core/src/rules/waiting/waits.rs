@@ -35,16 +35,26 @@ pub(super) struct Waits<'v> {
     pub(super) sleeps: Vec<Sleep<'v>>,
 }
 
+/// For what threads wait that a rule is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum For {
+    /// Something that others have meanwhile: whoever waits for it loses time.
+    Turn,
+    /// What others do: that is time lost where the user says whose time counts.
+    Others,
+}
+
 /// The groups that wait in that way, the one that loses most first; `Err` = there is no data.
 fn of<'v>(
     view: &'v View,
     groups: &'v Groups<'v>,
+    waits_for: For,
     is: impl Fn(&Sleep<'_>) -> bool,
 ) -> Result<Vec<Waits<'v>>, String> {
-    if target_is_host(view) {
+    let of_host = target_is_host(view);
+    if of_host && waits_for == For::Others {
         return Err(
-            "on what threads sleep is recorded for a target only (`-p`, `--comm`, `--cgroup`)"
-                .into(),
+            "who waits for others is told for a target only (`-p`, `--comm`, `--cgroup`)".into()
         );
     }
     let mut seen = false;
@@ -66,23 +76,25 @@ fn of<'v>(
         all.push(Waits { group, ns, ns_per_s: view.per_second(ns), share, per_turn_ns, sleeps });
     }
     if !seen {
-        return Err("on what the target's threads slept was not recorded".into());
+        let whose =
+            if of_host { "the threads of those that lose most" } else { "the target's threads" };
+        return Err(format!("on what {whose} slept was not recorded"));
     }
     // Stable: of equals, the group that was seen first stays first.
     all.sort_by_key(|it| Reverse(it.ns));
     Ok(all)
 }
 
-/// The verdict of a rule about sleeps: a finding for each group that loses enough. `waits_for` = what for, in the sentence
-/// about the one that came nearest.
+/// The verdict of a rule about sleeps: a finding for each group that loses enough. `waits_for` = what for, also in the
+/// sentence about the one that came nearest.
 pub(super) fn verdict(
     view: &View,
     is: impl Fn(&Sleep<'_>) -> bool,
-    waits_for: &str,
+    (kind, waits_for): (For, &str),
     finding: impl Fn(&View, Severity, &Waits<'_>) -> Finding,
 ) -> Verdict {
     let groups = view.groups();
-    let all = match of(view, &groups, is) {
+    let all = match of(view, &groups, kind, is) {
         Ok(all) => all,
         Err(missing) => return Verdict::NoData { missing: vec![missing] },
     };
@@ -100,6 +112,9 @@ pub(super) fn verdict(
             words::of_every_second(it.ns_per_s),
             units::share(it.share)
         ),
+        None if target_is_host(view) => {
+            format!("no thread of those that lose most waited {waits_for}")
+        }
         None => format!("no thread waited {waits_for}"),
     };
     Verdict::Quiet { closest }

@@ -2,7 +2,7 @@
 //! OFF002: threads wait for the answers of another process or host.
 
 use super::peers;
-use super::waits::{self, Sleep, Waits};
+use super::waits::{self, For, Sleep, Waits};
 use crate::finding::{Area, Finding, Fix, Question, Severity, SleepKind};
 use crate::recording::Source;
 use crate::rules::asleep::kind;
@@ -26,7 +26,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(view: &View) -> Verdict {
-    waits::verdict(view, is_for_answer, "for answers of others", finding)
+    waits::verdict(view, is_for_answer, (For::Others, "for answers of others"), finding)
 }
 
 /// It asked on a connection of its own, or a unix socket's other end was seen at work, which is not the process itself.

@@ -43,6 +43,7 @@ const PARTS: usize = 100_000;
 #[derive(Debug, Default)]
 pub(super) struct Asleep {
     t0_ns: u64,
+    has_begun: bool,
     watched: BTreeSet<u32>,
     /// Processes that are watched for what they do while the target waits for them, and for how many seconds more.
     peers: BTreeMap<u32, u32>,
@@ -75,11 +76,24 @@ impl Tell for Listening {
     }
 }
 
+/// The threads that a process has now.
+fn threads_of(roots: &Roots, pid: u32) -> impl Iterator<Item = u32> {
+    let tasks = fs::read_dir(roots.proc.join(pid.to_string()).join("task"));
+    let names = tasks.into_iter().flatten().flatten().take(THREADS);
+    names.filter_map(|it| it.file_name().to_str()?.parse().ok())
+}
+
 impl Asleep {
     /// Begins with the first look, at that time in the window.
     /// `entries` = which threads serve requests, as the user said.
     pub(super) fn begin(first_look_ns: u64, entries: Vec<Entry>) -> Self {
-        Self { t0_ns: first_look_ns, entries: Entries::new(entries), ..Self::default() }
+        let entries = Entries::new(entries);
+        Self { t0_ns: first_look_ns, has_begun: true, entries, ..Self::default() }
+    }
+
+    /// Whether anybody's sleeps are looked at.
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun
     }
 
     /// Watches these processes, those that they waited for, and no others. `now_ns` on the run queues' clock.
@@ -100,12 +114,10 @@ impl Asleep {
         let peers = self.peers.keys().copied();
         let new: BTreeSet<u32> = target.iter().copied().take(PROCESSES).chain(peers).collect();
         for &gone in self.watched.difference(&new) {
-            probe.watch_no_more(gone);
+            probe.watch_no_more(gone, threads_of(roots, gone));
         }
         for &pid in new.difference(&self.watched) {
-            let tasks = fs::read_dir(roots.proc.join(pid.to_string()).join("task"));
-            let names = tasks.into_iter().flatten().flatten().take(THREADS);
-            probe.watch(pid, names.filter_map(|it| it.file_name().to_str()?.parse().ok()));
+            probe.watch(pid, threads_of(roots, pid), now_ns);
             self.history.follow(pid, now_ns);
         }
         self.watched = new;
