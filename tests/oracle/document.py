@@ -250,6 +250,8 @@ Written by `make oracle`; not by hand. `tests/oracle/sleeps` lets random threads
 - *in the kernel*: the part of its time on CPUs, in points of that, against the time between the entries and the exits of its calls.
   The kernel, whose figure deburr reads, counts its clock's ticks: the bounds are three and five standard deviations of a sample of as
   many. The truth is open upwards by the interrupts, and by 1 us a call, whose way in and out is not traced.
+- Each CPU is kept busy by a process of the class SCHED_IDLE, which gives way to all others: where the idle task of a CPU descends from a
+  process that the kernel lets nobody trace, nothing is traced of its idle time and of who wakes up then.
 - Wake-ups while a process has a CPU that the kernel does not let anybody trace (pid 1 on some machines) are not in the trace: a sleep
   may have ended since that process came. An error counts beyond what is open so. A run in which more than a point of a process's time
   is open, or for more than three who ended its sleeps, or in whose trace something has no cause, is not judged but repeated.

@@ -12,6 +12,8 @@
  * random offset have less than POLL_SEARCHED. */
 #define POLL_WORDS    512
 #define POLL_SEARCHED 384
+/* Words of each part of the search; a divisor of that. */
+#define POLL_PART 32
 /* Files that are looked at. The list has room for nine, further ones are elsewhere. */
 #define POLL_FILES 8
 
@@ -57,31 +59,45 @@ static __always_inline bool is_queued(__u64 *cell, __u64 entry)
 }
 
 /*
- * Looks for the list of the thread's files in the copy of its stack: it names the thread, and each
- * of its entries names the list. What a call before has left may look so, too. The loop is short,
- * because the verifier follows each of its passes.
+ * Looks for the list of the thread's files in a part of the copy of its stack, from that word on:
+ * it names the thread, and each of its entries names the list. What a call before has left may look
+ * so, too. The verifier follows each pass of a loop, but a global function only once, so that the
+ * search costs it one part and not all.
  */
-static __always_inline void find_list(struct sched_polled *p)
+__noinline int find_list_in(__u32 at, __u32 from)
 {
-	__u64 first = p->regs - 8 * POLL_SEARCHED, task = p->task;
+	struct sched_polled *p = bpf_map_lookup_elem(&polled, &at);
+	__u64 first, task, list;
 	__u32 to_owner = (bpf_core_field_offset(struct poll_wqueues, inline_entries) +
 			  bpf_core_field_offset(struct poll_table_entry, wait) +
 			  bpf_core_field_offset(struct wait_queue_entry, private) -
 			  bpf_core_field_offset(struct poll_wqueues, polling_task)) /
 			 8;
 	__u32 to_task = bpf_core_field_offset(struct poll_wqueues, polling_task);
-	__u64 list;
 
-	p->list = p->other = 0;
-	for (__u32 i = 0; i < POLL_SEARCHED; i++) {
-		if (p->word[i] != task)
+	if (!p)
+		return 0;
+	first = p->regs - 8 * POLL_SEARCHED;
+	task = p->task;
+	for (__u32 i = 0; i < POLL_PART; i++) {
+		__u32 word = (from + i) & (POLL_WORDS - 1);
+
+		if (p->word[word] != task)
 			continue;
-		list = first + 8 * i - to_task;
-		if (p->word[(i + to_owner) & (POLL_WORDS - 1)] == list) {
+		list = first + 8 * word - to_task;
+		if (p->word[(word + to_owner) & (POLL_WORDS - 1)] == list) {
 			p->other = p->list;
 			p->list = list;
 		}
 	}
+	return 0;
+}
+
+static __always_inline void find_list(struct sched_polled *p, __u32 at)
+{
+	p->list = p->other = 0;
+	for (__u32 from = 0; from < POLL_SEARCHED; from += POLL_PART)
+		find_list_in(at, from);
 	if (p->list && !is_queued(&p->cell, poll_entry(p->list, 0)))
 		p->list = p->other;
 }
@@ -132,7 +148,7 @@ __noinline int find_polled(__u32 at)
 	if (bpf_probe_read_kernel(p->word, 8 * POLL_SEARCHED,
 				  (const void *)(p->regs - 8 * POLL_SEARCHED)))
 		return 0;
-	find_list(p);
+	find_list(p, at);
 	if (p->list && is_queued(&p->cell, poll_entry(p->list, 0)))
 		choose_file(p);
 	return 0;

@@ -29,11 +29,9 @@ const MARGIN: u64 = 8;
 
 /// Sleep for which a thread has one record, at first, ...
 pub(super) const QUANTUM_NS: u64 = 1_000_000;
-/// ... and at most. It is doubled, or more, while there are more than [`MOST_RECORDS`] in a second, and halved again where
-/// there are few.
+/// ... and at most. It is doubled, or more, while there are more records in a second than the reader wants, and halved
+/// again where there are few.
 const MOST_QUANTUM_NS: u64 = QUANTUM_NS << 14;
-/// Records of all CPUs in a second. The reader takes 1 to 3 us for each: 1 % of a CPU at most.
-const MOST_RECORDS: u64 = 3000;
 
 /// Calls whose first argument is a file descriptor, and in which a thread may sleep.
 const TAKE_FD: &[&str] = &[
@@ -354,6 +352,8 @@ pub(super) struct Watch {
     /// Size of the table of watched threads, a power of two, - 1.
     pub(super) mask: u32,
     pub(super) heads: Vec<u64>,
+    /// Records in a second, at most.
+    pub(super) most_records: u64,
     /// Records since it was last decided how many there may be.
     records: u64,
     /// Records that were overwritten before they were read.
@@ -396,7 +396,7 @@ impl SchedProbe {
         }
         self.watch.records += all.len() as u64;
         // Not only at the end of the second: the logs are full before.
-        if all.len() as u64 > MOST_RECORDS {
+        if all.len() as u64 > self.watch.most_records {
             self.set_quantum();
         }
         self.watch.told(all)
@@ -408,10 +408,11 @@ impl SchedProbe {
         let maps = &mut self.object.skel.maps;
         let data = maps.data_data.as_deref_mut().expect("the object has a data section");
         let quantum_ns = data.sleep_quantum_ns;
-        if most > MOST_RECORDS && quantum_ns < MOST_QUANTUM_NS {
-            let by = (most / MOST_RECORDS).next_power_of_two().max(2);
+        let most_records = self.watch.most_records.max(1);
+        if most > most_records && quantum_ns < MOST_QUANTUM_NS {
+            let by = (most / most_records).next_power_of_two().max(2);
             set(&mut data.sleep_quantum_ns, (quantum_ns * by).min(MOST_QUANTUM_NS));
-        } else if most < MOST_RECORDS / 4 && quantum_ns > QUANTUM_NS {
+        } else if most < most_records / 4 && quantum_ns > QUANTUM_NS {
             set(&mut data.sleep_quantum_ns, quantum_ns / 2);
         }
     }

@@ -35,11 +35,12 @@ impl SchedProbe {
         })
     }
 
-    /// Begins to watch: nobody at first. Does nothing if the plan has no watch, or if it has begun.
+    /// Begins to watch: nobody at first. Does nothing if the plan has no watch, or if it has begun. While there are more than
+    /// `most_records` of sleeps in a second, each stands for more of them.
     ///
     /// # Errors
     /// The error of libbpf or the kernel, with the operation that failed.
-    pub fn begin_watch(&mut self) -> Result<(), String> {
+    pub fn begin_watch(&mut self, most_records: u64) -> Result<(), String> {
         if self.names.waking.is_empty() || self.watches() {
             return Ok(());
         }
@@ -48,6 +49,7 @@ impl SchedProbe {
             self.object.attach(name)?;
         }
         self.watch.heads = vec![0; self.areas.len()];
+        self.watch.most_records = most_records;
         let maps = &mut self.object.skel.maps;
         let data = maps.data_data.as_deref_mut().expect("the object has a data section");
         set(&mut data.sleep_quantum_ns, QUANTUM_NS);

@@ -55,8 +55,6 @@ pub(crate) struct SchedCollector {
     longest: LongestWaits,
     asleep: Asleep,
     sleepers: Sleepers,
-    /// The programs that watch threads could not be attached.
-    cannot_watch: bool,
     /// The kernel throttles threads one by one, not a group at once.
     one_by_one: bool,
     /// Waits in progress, as of the last query.
@@ -179,7 +177,7 @@ impl SchedCollector {
         let mut of_sleeps = lacks_for_sleeps(&facts).filter(|_| needs.sleeps);
         // Of a whole host, who is watched is chosen by what they do.
         let opened = SchedProbe::open(&plan, cpus).and_then(|mut probe| {
-            let begun = if cx.has_target { probe.begin_watch() } else { Ok(()) };
+            let begun = if cx.has_target { probe.begin_watch(asleep::RECORDS) } else { Ok(()) };
             begun.map(|()| probe)
         });
         let opened = match opened {
@@ -203,7 +201,6 @@ impl SchedCollector {
             longest: LongestWaits::default(),
             asleep: Asleep::default(),
             sleepers: Sleepers::default(),
-            cannot_watch: false,
             waiting: Waiting::default(),
             since_asked: Pauses::watch(),
             asks_seldom: false,
@@ -472,13 +469,12 @@ impl SchedCollector {
     /// Chooses whose sleeps are looked at from now on, on a whole host.
     fn choose_sleepers(&mut self, cx: &Context, t_ns: u64) {
         let chosen = self.sleepers.choose(&self.tally.take_activities());
-        if self.cannot_watch || (chosen.is_empty() && !self.asleep.has_begun()) {
+        if self.sleepers.refused || (chosen.is_empty() && !self.asleep.has_begun()) {
             return;
         }
         if !self.asleep.has_begun() {
-            // A kernel that refuses it now refuses it later.
-            self.cannot_watch = self.probe.begin_watch().is_err();
-            if self.cannot_watch {
+            self.sleepers.refused = self.probe.begin_watch(sleepers::RECORDS).is_err();
+            if self.sleepers.refused {
                 return;
             }
             self.asleep = Asleep::begin(t_ns, vec![]);

@@ -19,6 +19,9 @@ const TURNS: u64 = 10;
 /// Above so many turns in a second, watching a process costs it more than 0.1 % of a CPU: it is left out.
 const MOST_TURNS: u64 = 20_000;
 
+/// Records of their sleeps in a second: a third of those of a target, since nobody asked for sleeps in particular.
+pub(super) const RECORDS: u64 = 1000;
+
 /// What a process did in the second that ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Activity {
@@ -34,6 +37,8 @@ pub(super) struct Activity {
 #[derive(Debug, Default)]
 pub(super) struct Sleepers {
     chosen: BTreeMap<u32, (u32, usize)>,
+    /// The kernel refused to attach the programs that watch threads: it would later, too.
+    pub(super) refused: bool,
 }
 
 impl Sleepers {
