@@ -5,6 +5,8 @@
 //! recording grows with activity and not with the number of processes. Nothing is left out, and each record holds
 //! the time range that it covers.
 
+mod culprits;
+
 use super::super::{Context, Emit, ObservedProcess};
 use super::by_thread::{ByThread, ThreadLedgers, states};
 use super::identity::{fold, meet};
@@ -31,9 +33,6 @@ const PATIENCE_NS: u64 = 10_000_000_000;
 /// [`Processes::fold`]: super::super::processes::Processes::fold
 const SMALL_DEATHS: usize = 50;
 const SMALL_DEATHS_OF_COMMAND: usize = 1000;
-/// Number of a victim's culprits that are named, the largest; the others are summed by comm and cgroup.
-const CULPRITS: usize = 32;
-
 /// A process of the target that waited behind one other process for this long since its last record is looked at
 /// closely, and so is that other process.
 const SUSPECT_NS: u64 = 10_000_000;
@@ -561,41 +560,6 @@ impl Tally {
                 cpus: done.idle.idle_cpus(),
             })));
         }
-    }
-
-    /// Nanoseconds by culprit: the largest by their own identity, the rest summed.
-    fn culprits(
-        &self,
-        cx: &mut Context,
-        blame: &BTreeMap<ProbeCulprit, u64>,
-        emit: Emit<'_>,
-    ) -> BTreeMap<Culprit, u64> {
-        let mut largest: Vec<(ProbeCulprit, u64)> = blame.iter().map(|(&b, &ns)| (b, ns)).collect();
-        let key = |&(behind, ns): &(ProbeCulprit, u64)| (std::cmp::Reverse(ns), behind);
-        // A process that starts thousands of others may wait behind each of them.
-        if largest.len() > CULPRITS {
-            largest.select_nth_unstable_by_key(CULPRITS, key);
-        }
-        let named = largest.len().min(CULPRITS);
-        largest[..named].sort_unstable_by_key(key);
-        let mut sums = BTreeMap::new();
-        for (rank, (behind, ns)) in largest.into_iter().enumerate() {
-            let culprit = match behind {
-                ProbeCulprit::Idle => continue,
-                ProbeCulprit::Migrated => Culprit::Migrated,
-                ProbeCulprit::NotSampled => Culprit::NotSampled,
-                ProbeCulprit::Process(pid) => Culprit::Process(match self.leaders.get(&pid) {
-                    Some(&leader) if rank < CULPRITS => self.identity(cx, (pid, leader), emit),
-                    Some(&leader) => {
-                        let key = (pid, leader);
-                        fold(cx, sighting(key, self.accounts.get(&key)), emit)
-                    }
-                    None => ProcId::OTHERS,
-                }),
-            };
-            *sums.entry(culprit).or_insert(0) += ns;
-        }
-        sums
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which records come of what threads did.
 
+use super::culprits::CULPRITS;
 use super::*;
 use crate::collect::fixture::Host;
 use std::os::unix::fs::MetadataExt as _;
