@@ -19,8 +19,8 @@ const TURNS: u64 = 10;
 /// Above so many turns in a second, watching a process costs it more than 0.1 % of a CPU: it is left out.
 const MOST_TURNS: u64 = 20_000;
 
-/// Records of their sleeps in a second: a third of those of a target, since nobody asked for sleeps in particular.
-pub(super) const RECORDS: u64 = 1000;
+/// Records of their sleeps in a second: a sixth of those of a target, since nobody asked for sleeps in particular.
+pub(super) const RECORDS: u64 = 500;
 
 /// What a process did in the second that ends.
 #[derive(Clone, Copy, Debug)]
