@@ -6,6 +6,7 @@
 //! the time range that it covers.
 
 mod culprits;
+mod late;
 
 use super::super::{Context, Emit, ObservedProcess};
 use super::by_thread::{ByThread, ThreadLedgers, states};
@@ -20,6 +21,7 @@ use deburr_core::recording::{
     WaitHist,
 };
 use deburr_core::text::name::decode;
+use late::since;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A process is emitted once it spent this much time outside of sleep since its last record ...
@@ -259,8 +261,9 @@ impl Tally {
     /// length so far.
     pub(super) fn add(&mut self, thread: &ThreadDelta, last: bool) {
         let has_target = self.has_target;
+        let first_look_ns = self.first_look_ns;
         let account = self.account(thread);
-        account.add(thread);
+        account.add(&since(account.t0_ns, thread, first_look_ns));
         if last && thread.waiting_ns > 0 {
             account.in_progress.add(thread.waiting_ns);
             account.longest_in_progress_ns = account.longest_in_progress_ns.max(thread.waiting_ns);
@@ -294,7 +297,9 @@ impl Tally {
 
     /// Adds what a thread did, as read by a look at some threads in between.
     pub(super) fn add_between(&mut self, thread: &ThreadDelta) {
-        self.account(thread).add(thread);
+        let first_look_ns = self.first_look_ns;
+        let account = self.account(thread);
+        account.add(&since(account.t0_ns, thread, first_look_ns));
     }
 
     fn account(&mut self, thread: &ThreadDelta) -> &mut Account {

@@ -238,26 +238,61 @@ fn a_process_is_told_of_when_all_its_threads_are() {
     assert_eq!(ticks, [[2 * SECOND, 3 * SECOND, 1, SECOND]]);
 }
 
+/// A thread of which nobody told before the records that cover its time were made.
+#[test]
+fn of_a_thread_that_is_met_late_a_record_has_what_it_did_since_it_began() {
+    const SECOND: u64 = 1_000_000_000;
+    let host = Host::empty();
+    let mut cx = host.context();
+    let mut tally = Tally::default();
+    let did = |tid, from_ns, states_ns: [u64; 8]| ThreadDelta {
+        tid,
+        from_ns,
+        wall_ns: SECOND.max(states_ns.iter().sum()),
+        states_ns,
+        ..thread(7, "api")
+    };
+    for second in 0..2 {
+        tally.add(&did(7, second * SECOND, [SECOND, 0, 0, 0, 0, 0, 0, 0]), false);
+        let (ticks, _) = emitted(&mut tally, &mut cx, (second + 1) * SECOND, false);
+        assert_eq!(ticks, [[second * SECOND, (second + 1) * SECOND, 1, SECOND]]);
+    }
+    tally.add(&did(7, 2 * SECOND, [SECOND, 0, 0, 0, 0, 0, 0, 0]), false);
+    let mut late = did(8, 0, [0, 2 * SECOND, 0, SECOND, 0, 0, 0, 0]);
+    late.waits.add(2 * SECOND);
+    tally.add(&late, false);
+    let (mut states, mut waits_ns) = (vec![], 0);
+    tally.emit(&mut cx, 3 * SECOND, false, &mut |record| {
+        if let Record::ProcessTick(tick) = record {
+            states.push((tick.threads, tick.wall_ns, tick.states.queued_ns, tick.states.sleep_ns));
+            waits_ns = tick.waits.total_ns();
+        }
+    });
+    assert_eq!(states, [(2, 2 * SECOND, 2 * SECOND / 3, SECOND / 3)]);
+    assert_eq!(waits_ns, 2 * SECOND, "a wait that ended is told as a whole");
+}
+
 #[test]
 fn blame_waits_for_the_waiting_and_never_exceeds_it() {
     let host = Host::empty();
     let mut cx = host.context();
     let mut tally = Tally::default();
     const MS: u64 = 1_000_000;
-    let waits = |queued_ns| ThreadDelta {
+    let waits = |from_ns, queued_ns| ThreadDelta {
+        from_ns,
         wall_ns: 100 * MS,
         states_ns: [0, queued_ns, 0, 100 * MS - queued_ns, 0, 0, 0, 0],
         ..thread(7, "api")
     };
     let behind =
         |ns| Sums::from([((7, ProbeCulprit::Process(9)), ns), ((7, ProbeCulprit::Idle), ns)]);
-    tally.add(&waits(20 * MS), false);
+    tally.add(&waits(0, 20 * MS), false);
     tally.blame(behind(20 * MS));
     assert_eq!(emitted(&mut tally, &mut cx, 100 * MS, false).1, 20 * MS);
-    tally.add(&waits(10 * MS), false);
+    tally.add(&waits(100 * MS, 10 * MS), false);
     assert_eq!(emitted(&mut tally, &mut cx, 200 * MS, false).1, 10 * MS, "what was held");
     // What is left is of a thread that was never read.
-    tally.add(&waits(2 * MS), true);
+    tally.add(&waits(200 * MS, 2 * MS), true);
     assert_eq!(emitted(&mut tally, &mut cx, 300 * MS, true).1, 2 * MS);
 }
 
