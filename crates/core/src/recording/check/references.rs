@@ -62,7 +62,6 @@ impl References {
             Record::TargetBin(LoadBin { t0_ns, .. }) => self.of_target(*t0_ns, faults),
             Record::WaitBin(bin) => self.of_target(bin.t0_ns, faults),
             Record::ThreadLedger(it) => self.of_target(it.t0_ns, faults),
-            Record::Sleep(it) => self.of_target(it.t0_ns, faults),
             Record::Block(record) => self.describe(record, faults),
             _ => {}
         }
