@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From which run queue a thread was moved while it waited.
 
-use super::SchedProbe;
+use super::{DEAD, SchedProbe};
 use crate::mapped::{Plain, from_bytes};
 use crate::skel::sched::types::{sched_move, sched_thread};
 use libbpf_rs::{MapCore as _, MapFlags};
-use std::mem::offset_of;
 
 // SAFETY: generated from C structs of integers.
 unsafe impl Plain for sched_move {}
@@ -30,12 +29,15 @@ pub struct LastMove {
 }
 
 impl SchedProbe {
-    /// The slot of that thread, if it has one.
+    /// The slot of that thread, if it has one. A thread that has ended keeps its slot for a while, and another one may have
+    /// its id by then: after an `exec` by a thread that is not the leader.
     pub(super) fn slot_of(&self, tid: u32) -> Option<u32> {
         let mask = u32::try_from(self.threads.len()).ok()?.checked_sub(1)?;
         let mut places = (0..PLACES).map(|number| place(tid, number) & mask);
-        let of = offset_of!(sched_thread, tid);
-        places.find(|&slot| self.threads.u32(slot as usize, of) == tid)
+        places.find(|&slot| {
+            let thread: sched_thread = self.threads.peek(slot as usize, 0);
+            thread.tid == tid && thread.state != DEAD
+        })
     }
 
     /// The last time that this thread was moved to another run queue while it waited. `None` = never, or the thread has no

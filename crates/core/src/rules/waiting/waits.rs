@@ -113,7 +113,7 @@ pub(super) fn verdict(
             units::share(it.share)
         ),
         None if target_is_host(view) => {
-            format!("no thread of those that lose most waited {waits_for}")
+            format!("no thread whose sleeps were looked at waited {waits_for}")
         }
         None => format!("no thread waited {waits_for}"),
     };
