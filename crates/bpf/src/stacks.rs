@@ -23,9 +23,9 @@ const HOOKED: [&str; 2] = ["on_sleep", "on_end"];
 /// `STACK_ENTRIES` of `stacks.h`.
 const ENTRIES: u32 = 1024;
 
-/// A stack of the program that a thread runs.
+/// The stack of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UserStack {
+pub struct ThreadStack {
     /// Thread-group id of the process.
     pub tgid: u32,
     /// Start of its main thread, in nanoseconds of the boot clock.
@@ -35,7 +35,10 @@ pub struct UserStack {
     /// First argument of that system call.
     pub argument: u64,
     /// Addresses in its program, innermost first: found by frame pointers, so the chain may end early.
-    pub frames: Vec<u64>,
+    pub user: Vec<u64>,
+    /// Addresses in the kernel, innermost first, beginning with the program that reads them: only of a sleep that no signal
+    /// ends, or outside of a system call, or in `ioctl`.
+    pub kernel: Vec<u64>,
 }
 
 /// What was seen of a sleep.
@@ -51,7 +54,7 @@ pub struct StackEvent {
     pub slept_ns: Option<u64>,
     /// The sleeper's stack if it begins, that of the thread that ended it if it ends; `None` = it ended in an interrupt, by
     /// a thread of the kernel, or it is not known in what.
-    pub stack: Option<UserStack>,
+    pub stack: Option<ThreadStack>,
 }
 
 /// The probe, loaded and attached. Dropping it detaches it.
@@ -71,6 +74,7 @@ impl StacksProbe {
             let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
             rodata.thread_mask = watched.slots - 1;
             rodata.preempt_minus_rq = watched.preempt_minus_rq;
+            rodata.ioctl_call = i32::try_from(libc::SYS_ioctl).unwrap_or(-1);
             let data = open.maps.bss_data.as_deref_mut().expect("the object has variables");
             data.regs_offset = watched.regs_offset;
             open.maps.watches.reuse_fd(watched.watches.as_fd())?;
@@ -120,18 +124,20 @@ impl StacksProbe {
 }
 
 fn decode(entry: &stacks_entry) -> StackEvent {
-    let frames = &entry.user[..entry.user.len().min(entry.frames.into())];
+    let user = &entry.user[..entry.user.len().min(entry.frames.into())];
+    let kernel = &entry.kernel[..entry.kernel.len().min(entry.kernel_frames.into())];
     StackEvent {
         sleeper: entry.sleeper,
         since_ns: entry.since_ns,
         weight: entry.weight,
         slept_ns: (entry.slept_ns > 0).then_some(entry.slept_ns),
-        stack: (entry.tgid > 0).then(|| UserStack {
+        stack: (entry.tgid > 0).then(|| ThreadStack {
             tgid: entry.tgid,
             leader_boot_ns: entry.leader_boot_ns,
             call: Call::of(entry.call),
             argument: entry.address,
-            frames: frames.to_vec(),
+            user: user.to_vec(),
+            kernel: kernel.to_vec(),
         }),
     }
 }

@@ -89,6 +89,12 @@ struct thread_info {
 	__u32 status; /* x86 only */
 };
 
+struct signal_struct {
+	struct {
+		unsigned int counter;
+	} live; /* threads of the process that have not begun to end */
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	int pid;
@@ -109,6 +115,7 @@ struct task_struct {
 	int *set_child_tid;   /* up to 5.16: the same for kernel threads */
 	struct files_struct *files;
 	struct fs_struct *fs;
+	struct signal_struct *signal;
 	void *stack;
 };
 

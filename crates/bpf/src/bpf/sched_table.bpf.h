@@ -19,6 +19,22 @@ static __noinline int copy_comm(struct sched_thread *t, struct task_struct *task
 	return 0;
 }
 
+/* The thread has left its CPU for the last time. */
+static __noinline int note_end(struct sched_thread *t, struct task_struct *prev)
+{
+	struct sched_watch *w;
+
+	t->dead_epoch = epoch;
+	if (t->tid == t->tgid)
+		copy_comm(t, prev);
+	if (!tells_sleeps || !t->watched)
+		return 0;
+	w = watch_of(t->tid);
+	if (w)
+		watch_end(t->tid, t->tgid, address_of(&w->cell, prev));
+	return 0;
+}
+
 /*
  * Whether to read the comm of a process again. Reading it at each switch would touch two more cache
  * lines. An exec usually comes early in the life of a process; a later change is noticed within 16
@@ -188,8 +204,10 @@ static __always_inline struct sched_thread *claim(struct sched_area *area, struc
 	if (!t)
 		return 0;
 	begin(t, task, now, state);
-	/* The reader does not find it there. */
+	/* Whoever is watched later is not found there by the reader. */
 	t->watched = tells_sleeps;
+	if (tells_sleeps)
+		watch_new(t->tid, t->tgid, t->parent);
 	area->cpu.overflows++;
 	return t;
 }
@@ -230,7 +248,7 @@ static __always_inline struct sched_thread *find_leaving(struct sched_area *area
 		noted->in_state_ns[ST_ON_CPU] += now - noted->since_ns;
 		noted->since_ns = now;
 		noted->state = ST_DEAD;
-		noted->dead_epoch = epoch;
+		note_end(noted, prev);
 		barrier();
 		noted->seq++;
 		since = now;

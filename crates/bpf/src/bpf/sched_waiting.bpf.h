@@ -51,6 +51,8 @@ static __noinline __u32 newborn(struct task_struct *vouched, __u64 now)
 	}
 	barrier();
 	t->seq++;
+	if (tells_sleeps && slot != NO_SLOT && watch_new(t->tid, t->tgid, t->parent))
+		t->watched = 1;
 	return slot;
 }
 

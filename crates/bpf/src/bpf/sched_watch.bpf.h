@@ -62,21 +62,24 @@ __noinline int watch_new(__u32 tid, __u32 tgid, __u32 parent)
 }
 
 /*
- * The thread has ended: another one may take its place. What it is owed goes to the next thread of
- * its process: of threads that live for less than a record's sleep there would be no record
- * otherwise. With its first thread, a process is over.
+ * The thread has ended, whose task is at that address: another one may take its place. What it is
+ * owed goes to the next thread of its process: of threads that live for less than a record's sleep
+ * there would be no record otherwise. A process is over with the last of its threads: its first
+ * one may end before, and does if another one executes a program.
  */
-__noinline int watch_end(__u32 tid, __u32 tgid)
+__noinline int watch_end(__u32 tid, __u32 tgid, __u64 task)
 {
 	struct sched_watch *w = watch_of(tid);
 	__s64 *left = bpf_map_lookup_elem(&watched_processes, &tgid);
+	__u64 signal;
 
 	if (!w)
 		return 0;
 	if (left)
 		__sync_fetch_and_add(left, w->owed_ns);
 	w->ended = 1;
-	if (tid == tgid)
+	signal = ADDRESS_AT(&w->cell, struct task_struct, task, signal);
+	if (!NUMBER_AT(struct signal_struct, signal, live.counter))
 		bpf_map_delete_elem(&watched_processes, &tgid);
 	return 0;
 }

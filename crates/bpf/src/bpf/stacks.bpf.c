@@ -6,6 +6,9 @@
  * whether it is looked at, before its length is known. The decision is made by chance, with a
  * probability that depends on what was before: the sleep that is looked at stands for `weight`
  * sleeps, whatever their lengths are.
+ *
+ * The kernel's part of a stack costs as much again, and says nothing of a sleep that the call
+ * explains: it is read where the thread waits for the kernel itself.
  */
 #include "kern_sys.h"
 #include <bpf/bpf_helpers.h>
@@ -19,6 +22,8 @@
 /* Set by the loader: size of the scheduler probe's table of watched threads, a power of two, - 1.
  */
 const volatile __u32 thread_mask = 16384 - 1;
+/* Set by the loader: number of the call that drivers define. */
+const volatile __s32 ioctl_call = -1;
 
 #include "task.bpf.h"
 #include "watch.bpf.h"
@@ -81,18 +86,40 @@ static __always_inline struct stacks_entry *next_entry(struct stacks_cpu *cpu, _
 	return bpf_map_lookup_elem(&entries, &place);
 }
 
-/* Notes the stack of the thread that this CPU runs. Returns the flags of that thread. */
-static __always_inline __u32 note_stack(void *ctx, struct stacks_cpu *cpu,
-					struct stacks_entry *entry)
+/* Frames in what a helper said; 0 = there is no such stack. */
+static __always_inline __u16 frames(long bytes)
+{
+	return bytes > 0 ? bytes / sizeof(__u64) : 0;
+}
+
+/* Notes who this CPU runs, and in what call. Returns the flags of that thread. */
+static __always_inline __u32 note_thread(struct stacks_cpu *cpu, struct stacks_entry *entry)
 {
 	__u64 current = bpf_get_current_task(), regs = 0;
 	__u32 flags = NOTE_CURRENT(&cpu->cell, entry);
-	long bytes = bpf_get_stack(ctx, entry->user, sizeof(entry->user), BPF_F_USER_STACK);
 
-	entry->frames = bytes > 0 ? bytes / sizeof(__u64) : 0;
 	entry->call = call_in(&cpu->cell, current, &regs);
 	entry->address = entry->call >= 0 ? first_argument(regs) : 0;
 	return flags;
+}
+
+/* Notes the stack of the thread that this CPU runs. */
+static __always_inline void note_stack(void *ctx, struct stacks_entry *entry, __u32 parts)
+{
+	entry->frames =
+		frames(bpf_get_stack(ctx, entry->user, sizeof(entry->user), BPF_F_USER_STACK));
+	entry->kernel_frames = 0;
+	if (parts == STACK_WITH_KERNEL)
+		entry->kernel_frames =
+			frames(bpf_get_stack(ctx, entry->kernel, sizeof(entry->kernel), 0));
+}
+
+/* A call that a signal may end says itself what it waits for, but for those of drivers. */
+static __always_inline __u32 parts_of(__u32 state, __s16 call)
+{
+	return (state & TASK_UNINTERRUPTIBLE) || call < 0 || call == ioctl_call
+		       ? STACK_WITH_KERNEL
+		       : STACK_OF_PROGRAM;
 }
 
 /* Where the thread goes to sleep, by its call and the depth of its stack. */
@@ -160,7 +187,9 @@ int on_sleep(unsigned long long *ctx)
 	entry = next_entry(cpu, number);
 	if (!s->weight || !entry)
 		return 0;
-	note_stack(ctx, cpu, entry);
+	note_thread(cpu, entry);
+	s->in_kernel = parts_of(state, entry->call);
+	note_stack(ctx, entry, s->in_kernel);
 	entry->since_ns = now;
 	entry->slept_ns = 0;
 	entry->sleeper = tid;
@@ -203,9 +232,12 @@ int on_end(unsigned long long *ctx)
 		return 0;
 	now = bpf_ktime_get_ns();
 	entry->tgid = 0;
-	entry->frames = 0;
-	if (is_by_thread(cpu) && (note_stack(ctx, cpu, entry) & PF_KTHREAD))
-		entry->tgid = 0;
+	if (is_by_thread(cpu)) {
+		if (note_thread(cpu, entry) & PF_KTHREAD)
+			entry->tgid = 0;
+		else
+			note_stack(ctx, entry, s->in_kernel);
+	}
 	entry->since_ns = since;
 	entry->slept_ns = now > since ? now - since : 1;
 	entry->sleeper = tid;

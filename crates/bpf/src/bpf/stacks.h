@@ -10,9 +10,16 @@
 #define STACK_ENTRIES 1024
 /* Frames that are kept of each stack, from the innermost on. */
 #define STACK_FRAMES 64
+#define STACK_KERNEL 32
 
 /* Places at which a thread goes to sleep that are told apart, a power of two. */
 #define STACK_PLACES 16
+
+/* Of which stacks the part in the kernel is read, too. */
+enum stack_parts {
+	STACK_OF_PROGRAM = 0,
+	STACK_WITH_KERNEL = 1,
+};
 
 /* A watched thread. */
 struct stacks_sleeper {
@@ -21,6 +28,8 @@ struct stacks_sleeper {
 	__u32 tid;
 	__u32 weight;               /* of this sleep */
 	__u16 sleeps[STACK_PLACES]; /* that began in it, by place */
+	__u32 in_kernel;            /* this sleep: enum stack_parts */
+	__u8 pad[4];
 };
 
 /* It begins: the stack of the thread. It ends: that of the thread that ended it. */
@@ -35,9 +44,11 @@ struct stacks_entry {
 	__u32 weight;  /* sleeps that this one stands for */
 	__s16 call;    /* in which the sleeper is, or the thread that ended it: enum sleep_call */
 	__u16 frames;
+	__u16 kernel_frames;
 	__u8 comm[16];
-	__u8 pad[4];
+	__u8 pad[2];
 	__u64 user[STACK_FRAMES];
+	__u64 kernel[STACK_KERNEL];
 };
 
 /* Of one CPU. */

@@ -33,6 +33,7 @@ mod left_behind;
 mod limits;
 mod longest;
 mod memory;
+mod met_late;
 mod missed;
 mod net;
 mod odd_threads;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// A record stands for a millisecond of sleep, and a look at the clock comes a little late: 3 %, and 30 ms.
-fn is_near(recorded_s: f64, measured_s: f64) -> bool {
+pub(crate) fn is_near(recorded_s: f64, measured_s: f64) -> bool {
     (recorded_s - measured_s).abs() < 0.03 + 0.03 * measured_s
 }
 
@@ -44,7 +44,7 @@ fn recorded(scratch: &Path, mode: &str, more: &[&str]) -> Option<(PathBuf, u32, 
 }
 
 /// Sleep of a process in seconds, for a condition.
-fn slept(recording: &Path, pid: u32, condition: &str) -> f64 {
+pub(crate) fn slept(recording: &Path, pid: u32, condition: &str) -> f64 {
     let sql = format!(
         "SELECT sum(ns) FROM sleep JOIN processes USING (proc) WHERE pid = ? AND ({condition})"
     );

@@ -65,3 +65,51 @@ fn sleep_by_function_is_that_of_the_threads_own_clock() {
         None
     });
 }
+
+/// The stacks of a call, those with which sleeps begin or end: time in nanoseconds, and functions from the outermost on.
+fn stacks_of(recording: &Path, call: &str, of_wakers: bool) -> Vec<(i64, Vec<String>)> {
+    let connection = Connection::open(recording).unwrap();
+    let null = if of_wakers { "NOTNULL" } else { "ISNULL" };
+    let sql = format!("SELECT ns, stack FROM sleep_stack WHERE call = ? AND waker {null}");
+    let mut statement = connection.prepare(&sql).unwrap();
+    let rows = statement.query_map([call], |row| {
+        let stack: String = row.get(1)?;
+        Ok((row.get(0)?, stack.split(';').map(str::to_owned).collect()))
+    });
+    rows.unwrap().map(Result::unwrap).collect()
+}
+
+/// Where a thread waits for the kernel itself, the call does not say for what. The decoy is a sleep in a call that does.
+#[test]
+fn waits_for_the_kernel_itself_have_its_functions() {
+    in_scratch("waits_for_the_kernel_itself_have_its_functions", |scratch| {
+        let [program, recording] = ["vforks", "x.deburr"].map(|it| scratch.join(it));
+        assert!(compiled("vforks.c", &["-fno-omit-frame-pointer"], &program), "cc");
+        let mut run = record(&recording, &["--profile"]);
+        assert!(run.arg(&program).arg("40").status().unwrap().success());
+        let of_kernel = |it: &String| it.ends_with("_[k]");
+        for of_wakers in [false, true] {
+            let told = stacks_of(&recording, "vfork", of_wakers);
+            let all_ns: i64 = told.iter().map(|(ns, _)| ns).sum();
+            // 40 times 30 ms, and what a loaded machine adds to them.
+            assert!(all_ns > 1_000_000_000, "{all_ns} ns, {told:?}");
+            for (_, stack) in &told {
+                let (program, kernel): (Vec<_>, Vec<_>) =
+                    stack.iter().partition(|it| !of_kernel(it));
+                assert!(of_wakers || program.iter().any(|it| *it == "lends"), "{stack:?}");
+                let innermost = kernel.last().unwrap();
+                let is_of_switch =
+                    ["schedule", "bpf", "wake_up"].iter().any(|it| innermost.contains(it));
+                assert!(kernel.len() > 1 && !is_of_switch, "{stack:?}");
+                assert!(
+                    stack.ends_with(&kernel.into_iter().cloned().collect::<Vec<_>>()),
+                    "{stack:?}"
+                );
+            }
+        }
+        let rests = stacks_of(&recording, "clock_nanosleep", false);
+        assert!(!rests.is_empty());
+        assert!(!rests.iter().flat_map(|(_, stack)| stack).any(of_kernel), "{rests:?}");
+        None
+    });
+}

@@ -74,7 +74,8 @@ pub struct SleepStack {
     pub address: Option<u64>,
     /// The process whose thread ends the sleep, if it is that thread's stack.
     pub waker: Option<ProcId>,
-    /// As in [`ProfileStack::stack`], without functions of the kernel.
+    /// As in [`ProfileStack::stack`]. Functions of the kernel are in it only where a sleep is uninterruptible, outside of a
+    /// system call, or in `ioctl`.
     pub stack: String,
     /// Sleeps that were looked at.
     pub samples: u64,

@@ -4,7 +4,7 @@
 
 use super::words::{self, ticked};
 use crate::finding::{Evidence, SleepProfile, SleepStackShare, Unit};
-use crate::recording::{FRAME_END, ProcId, SleptOn, Source};
+use crate::recording::{FRAME_END, KERNEL_MARK, ProcId, SleptOn, Source};
 use crate::text::{Share, units};
 use crate::view::{Group, Groups, SleepKey, SleptIn, StackSleep, View};
 use std::cmp::Reverse;
@@ -17,8 +17,9 @@ const STACKS: usize = 20;
 const ENOUGH: u64 = 5;
 /// Share of a process's sleep in a call, or for a word, that must be a finding's: its stacks are not told apart.
 const MOSTLY: f64 = 0.8;
-/// Functions of a stack that evidence names: the innermost ones.
+/// Functions of a stack that evidence names, of the program and of the kernel: the innermost ones.
 const FRAMES: usize = 6;
+const KERNEL_FRAMES: usize = 4;
 
 /// A stack of a kind of sleep: of the sleeper, or of a thread of this process. Processes of a group are one.
 type Key<'v> = (&'v str, Option<ProcId>, &'v str);
@@ -172,14 +173,27 @@ fn line(view: &View, found: &Found<'_>, of_wakers: bool, does: &str) -> Option<E
     let ((_, waker, stack), sleep) = *found.ranked(of_wakers).first()?;
     let value = Share::of(sleep.ns, found.all.ns).get();
     let frames: Vec<&str> = stack.split(FRAME_END).collect();
-    let innermost = frames[frames.len().saturating_sub(FRAMES)..].join(" > ");
+    let of_kernel = frames.iter().filter(|frame| frame.ends_with(KERNEL_MARK)).count();
+    let (program, kernel) = frames.split_at(frames.len() - of_kernel);
+    let parts =
+        [(innermost(program, FRAMES), ""), (innermost(kernel, KERNEL_FRAMES), "the kernel's ")];
+    let parts = parts.into_iter().filter(|(functions, _)| !functions.is_empty());
+    let parts: Vec<_> =
+        parts.map(|(functions, of)| format!("{of}{}", ticked(&functions))).collect();
     let comm = waker.and_then(|process| view.processes().get(&process)?.facts.as_ref());
     let whose = comm.map(|facts| format!(" of {}", ticked(&facts.comm))).unwrap_or_default();
     let note = format!(
         "of this waiting {does} in {}{whose}; {} looked at",
-        ticked(&innermost),
+        parts.join(", "),
         units::counted(found.all.samples, "sleep was", "sleeps were")
     );
     let name = if of_wakers { "stack of the waker" } else { "stack" };
     Some(words::evidence(view, name, value, Unit::Ratio, Source::Profile.label(), note))
+}
+
+/// The innermost of these functions, without the mark of the kernel.
+fn innermost(frames: &[&str], most: usize) -> String {
+    let told = frames[frames.len().saturating_sub(most)..].iter();
+    let names: Vec<_> = told.map(|it| it.strip_suffix(KERNEL_MARK).unwrap_or(it)).collect();
+    names.join(" > ")
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Puts beginnings and ends of sleeps together.
 
-use super::stacks::{Owner, Stacks};
+use super::stacks::{Owner, Stack, Stacks};
 use deburr_bpf::sched::Call;
-use deburr_bpf::stacks::{StackEvent, UserStack};
+use deburr_bpf::stacks::{StackEvent, ThreadStack};
 use std::collections::BTreeMap;
 
 /// A sleep that has begun.
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 struct Begun {
     since_ns: u64,
     weight: u64,
-    stack: UserStack,
+    stack: ThreadStack,
 }
 
 /// The sleeps in progress.
@@ -71,20 +71,20 @@ impl Sleeps {
         }
     }
 
-    fn count(&self, it: &Begun, waker: Option<&UserStack>, end_ns: u64, stacks: &mut Stacks) {
+    fn count(&self, it: &Begun, waker: Option<&ThreadStack>, end_ns: u64, stacks: &mut Stacks) {
         let slept_ns = end_ns.saturating_sub(it.since_ns.max(self.start_ns));
         let ns = slept_ns.saturating_mul(it.weight);
         let (sleeper, call) = (owner(&it.stack), it.stack.call);
         let address = is_futex(call).then_some(it.stack.argument);
-        stacks.add_sleep(sleeper, (None, call, address), &it.stack.frames, ns);
+        stacks.add_sleep(sleeper, (None, call, address), Stack::of_sleep(&it.stack), ns);
         if let Some(waker) = waker {
             let of = (Some(sleeper), call, address);
-            stacks.add_sleep(owner(waker), of, &waker.frames, ns);
+            stacks.add_sleep(owner(waker), of, Stack::of_sleep(waker), ns);
         }
     }
 }
 
-fn owner(stack: &UserStack) -> Owner {
+fn owner(stack: &ThreadStack) -> Owner {
     Owner { pid: stack.tgid, start_ns: stack.leader_boot_ns }
 }
 
@@ -96,13 +96,13 @@ fn is_futex(call: Call) -> bool {
 mod tests {
     use super::*;
 
-    fn stack(tgid: u32, frame: u64) -> Option<UserStack> {
+    fn stack(tgid: u32, frame: u64) -> Option<ThreadStack> {
         let call = (0..512).map(Call::System).find(|call| is_futex(*call)).unwrap();
-        let (argument, frames) = (0xa8, vec![frame]);
-        Some(UserStack { tgid, leader_boot_ns: 5, call, argument, frames })
+        let (argument, user, kernel) = (0xa8, vec![frame], Vec::new());
+        Some(ThreadStack { tgid, leader_boot_ns: 5, call, argument, user, kernel })
     }
 
-    fn event(since_ns: u64, slept_ns: u64, stack: Option<UserStack>) -> StackEvent {
+    fn event(since_ns: u64, slept_ns: u64, stack: Option<ThreadStack>) -> StackEvent {
         let slept_ns = (slept_ns > 0).then_some(slept_ns);
         StackEvent { sleeper: 7, since_ns, weight: 3, slept_ns, stack }
     }

@@ -4,6 +4,7 @@
 use crate::symbols::NOT_CODE;
 use deburr_bpf::profile::Sample;
 use deburr_bpf::sched::Call;
+use deburr_bpf::stacks::ThreadStack;
 use deburr_core::recording::{FRAME_END, KERNEL_MARK};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,9 +27,17 @@ pub(super) enum Program {
 
 /// Addresses of a stack, innermost first, each within the instruction that runs or calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Stack {
+pub(super) struct Stack {
     kernel: Vec<u64>,
     user: Vec<u64>,
+}
+
+impl Stack {
+    /// That of a thread which goes to sleep, or wakes another one: all its functions have called one.
+    pub(super) fn of_sleep(it: &ThreadStack) -> Self {
+        let [kernel, user] = [&it.kernel, &it.user].map(|part| within_calls(part, false));
+        Self { kernel, user }
+    }
 }
 
 /// Sleeps, by the stack of a process with which they begin, or end.
@@ -40,8 +49,7 @@ pub(super) struct SleepKind {
     pub(super) call: Call,
     /// The word that it sleeps for, if the call is `futex`.
     pub(super) address: Option<u64>,
-    /// Addresses, innermost first, each within the instruction that calls.
-    user: Vec<u64>,
+    stack: Stack,
 }
 
 /// How many sleeps, and how long.
@@ -65,10 +73,16 @@ impl OfProcess {
         self.sleeps.values().fold(self.samples, |sum, it| sum.saturating_add(it.samples))
     }
 
+    /// Addresses of functions of the kernel.
+    fn kernel_addresses(&self) -> impl Iterator<Item = u64> {
+        let asleep = self.sleeps.keys().map(|kind| &kind.stack);
+        self.stacks.keys().chain(asleep).flat_map(|stack| &stack.kernel).copied()
+    }
+
     /// Addresses of its own functions.
     fn addresses(&self) -> impl Iterator<Item = u64> {
         let running = self.stacks.keys().flat_map(|stack| &stack.user);
-        running.chain(self.sleeps.keys().flat_map(|kind| &kind.user)).copied()
+        running.chain(self.sleeps.keys().flat_map(|kind| &kind.stack.user)).copied()
     }
 }
 
@@ -105,15 +119,15 @@ impl Stacks {
         &mut self,
         of: Owner,
         (sleeper, call, address): (Option<Owner>, Call, Option<u64>),
-        stack: &[u64],
+        stack: Stack,
         ns: u64,
     ) {
         let process = self.processes.entry(of).or_default();
-        let mut kind = SleepKind { sleeper, call, address, user: within_calls(stack, false) };
+        let mut kind = SleepKind { sleeper, call, address, stack };
         if !process.sleeps.contains_key(&kind) {
             match self.kept < MAX_STACKS {
                 true => self.kept += 1,
-                false => kind.user.clear(),
+                false => kind.stack = Stack::default(),
             }
         }
         let sum = process.sleeps.entry(kind).or_default();
@@ -134,8 +148,8 @@ impl Stacks {
 
     /// Addresses of functions of the kernel that have no name yet.
     pub(super) fn without_name_in_kernel(&self) -> Vec<u64> {
-        let stacks = self.processes.values().flat_map(|process| process.stacks.keys());
-        self.unnamed(Program::Kernel, stacks.flat_map(|stack| stack.kernel.iter().copied()))
+        let addresses = self.processes.values().flat_map(OfProcess::kernel_addresses);
+        self.unnamed(Program::Kernel, addresses)
     }
 
     fn unnamed(&self, program: Program, addresses: impl Iterator<Item = u64>) -> Vec<u64> {
@@ -158,7 +172,8 @@ impl Stacks {
         let Some(process) = self.processes.get(&owner) else { return named };
         let mut left = process.samples;
         for (stack, count) in &process.stacks {
-            *named.entry(self.folded(owner, &stack.user, &stack.kernel)).or_insert(0) += count;
+            let kernel = self.kernel_names(stack);
+            *named.entry(self.folded(owner, stack, kernel)).or_insert(0) += count;
             left -= count;
         }
         if left > 0 {
@@ -174,13 +189,21 @@ impl Stacks {
     ) -> impl Iterator<Item = (&SleepKind, String, SleepSum)> {
         let process = self.processes.get(&owner).into_iter();
         let sleeps = process.flat_map(|process| &process.sleeps);
-        sleeps.map(move |(kind, sum)| (kind, self.folded(owner, &kind.user, &[]), *sum))
+        sleeps.map(move |(kind, sum)| {
+            let kernel = until_switch(self.kernel_names(&kind.stack));
+            (kind, self.folded(owner, &kind.stack, kernel), *sum)
+        })
     }
 
-    /// The names of these functions, from the outermost on.
-    fn folded(&self, owner: Owner, user: &[u64], kernel: &[u64]) -> String {
-        let user = user.iter().rev().map(|at| self.name(Program::Of(owner), *at, ""));
-        let kernel = kernel.iter().rev().map(|at| self.name(Program::Kernel, *at, KERNEL_MARK));
+    /// The names of the kernel's functions, from the outermost on.
+    fn kernel_names(&self, stack: &Stack) -> Vec<&str> {
+        stack.kernel.iter().rev().map(|at| self.name(Program::Kernel, *at)).collect()
+    }
+
+    /// The names of the functions of a stack, from the outermost on: those of the program, and these of the kernel.
+    fn folded(&self, owner: Owner, stack: &Stack, kernel: Vec<&str>) -> String {
+        let user = stack.user.iter().rev().map(|at| self.name(Program::Of(owner), *at).to_owned());
+        let kernel = kernel.into_iter().map(|name| format!("{name}{KERNEL_MARK}"));
         let frames: Vec<String> = user.chain(kernel).filter(|name| name != NOT_CODE).collect();
         match frames.is_empty() {
             true => "[not seen]".to_owned(),
@@ -188,9 +211,9 @@ impl Stacks {
         }
     }
 
-    fn name(&self, program: Program, address: u64, mark: &str) -> String {
+    fn name(&self, program: Program, address: u64) -> &str {
         let name = self.names.get(&program).and_then(|names| names.get(&address));
-        format!("{}{mark}", name.map_or("[not read]", String::as_str))
+        name.map_or("[not read]", String::as_str)
     }
 }
 
@@ -199,6 +222,17 @@ impl Stacks {
 fn within_calls(stack: &[u64], innermost_runs: bool) -> Vec<u64> {
     let each = stack.iter().enumerate();
     each.map(|(i, at)| at - u64::from((i > 0 || !innermost_runs) && *at > 0)).collect()
+}
+
+/// The functions of the kernel, from the outermost on, before those in which every thread goes to sleep, or wakes another
+/// one: they say nothing, and end in the program that read the stack.
+fn until_switch(mut functions: Vec<&str>) -> Vec<&str> {
+    const ENDS: [&str; 4] = ["schedule", "__schedule", "io_schedule", "try_to_wake_up"];
+    let ends = |name: &&str| ENDS.iter().any(|end| name.starts_with(end));
+    if let Some(at) = functions.iter().position(ends) {
+        functions.truncate(at);
+    }
+    functions
 }
 
 #[cfg(test)]
@@ -237,6 +271,22 @@ mod tests {
         let expected = [("[not read];sys_[k]", 1), ("f", 1), ("main;f", 2)]
             .map(|(stack, count)| (stack.to_owned(), count));
         assert_eq!(stacks.named(owner), expected.into());
+    }
+
+    #[test]
+    fn the_part_of_a_sleep_in_the_kernel_ends_where_every_sleep_does() {
+        let mut stacks = Stacks::default();
+        let owner = Owner { pid: 1, start_ns: 5 };
+        let (user, kernel) = (vec![100], vec![1, 2, 3, 4]);
+        let (call, argument) = (Call::Fault, 0);
+        let thread = ThreadStack { tgid: 1, leader_boot_ns: 5, call, argument, user, kernel };
+        stacks.add_sleep(owner, (None, call, None), Stack::of_sleep(&thread), 7);
+        assert_eq!(stacks.without_name_in_kernel(), [0, 1, 2, 3]);
+        let names = ["bpf_prog_1", "__schedule", "io_schedule", "folio_wait_bit_common"];
+        stacks.learn(Program::Kernel, &[0, 1, 2, 3], names.map(String::from).to_vec());
+        stacks.learn(Program::Of(owner), &[99], vec!["main".into()]);
+        let told: Vec<_> = stacks.sleeps(owner).map(|(_, stack, sum)| (stack, sum.ns)).collect();
+        assert_eq!(told, [("main;folio_wait_bit_common_[k]".to_owned(), 7)]);
     }
 
     #[test]

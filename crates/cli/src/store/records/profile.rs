@@ -38,7 +38,8 @@ tables! {
         stack,
         /// how often
         samples,
-    }    /// In what functions threads of the target go to sleep, or in what functions those are that wake them.
+    }
+    /// In what functions threads of the target go to sleep, or in what functions those are that wake them.
     "sleep_stack" => Sleep(SleepStack) {
         /// start
         t0_ns,
@@ -52,7 +53,8 @@ tables! {
         address,
         /// process whose thread ends the sleep, if the stack is that thread's
         waker,
-        /// as in `profile_stack`, without functions of the kernel
+        /// as in `profile_stack`; functions of the kernel are in it only where a sleep is uninterruptible, outside of a
+        /// system call, or in `ioctl`
         stack,
         /// sleeps that were looked at
         samples,

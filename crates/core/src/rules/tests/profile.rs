@@ -140,6 +140,17 @@ fn a_finding_about_waiting_names_the_stacks_of_its_own_sleep() {
     assert_eq!(without_names(report), plain, "it decides nothing");
 }
 
+#[test]
+fn the_part_of_a_stack_in_the_kernel_is_told_as_such() {
+    let mut scene = waiting::convoy();
+    let stack = "main;f1;f2;f3;f4;f5;f6;k1_[k];k2_[k];k3_[k];k4_[k];k5_[k]";
+    slept(&mut scene, &[("futex", Some(waiting::LOCK), None, stack, 20_000)], 40);
+    let told = stacks(&judged(&scene));
+    let [(_, _, note)] = told.as_slice() else { panic!("{told:?}") };
+    let expected = "begins in `f1 > f2 > f3 > f4 > f5 > f6`, the kernel's `k2 > k3 > k4 > k5`;";
+    assert!(note.contains(expected), "{note}");
+}
+
 /// The decoy: sleep in the same call, most of which the finding is not about.
 #[test]
 fn stacks_of_other_sleep_in_the_same_call_are_not_the_findings() {
