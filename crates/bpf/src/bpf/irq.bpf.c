@@ -21,7 +21,7 @@ const volatile __s64 preempt_minus_rq;
 
 /* Parity of the reader's current second; it reads the sums of the other one. */
 __u32 half = 0;
-/* How often the programs for soft interrupts were attached: a beginning counts until they are
+/* How often the programs for frequent interrupts were attached: a beginning counts until they are
  * again. */
 __u32 watch_number = 0;
 /*
@@ -151,6 +151,64 @@ SEC("tp_btf/local_timer_exit")
 int on_timer_ended(unsigned long long *ctx)
 {
 	return hard_ended(IRQ_TIMER, 0);
+}
+
+SEC("tp_btf/irq_work_entry")
+int on_work_began(unsigned long long *ctx)
+{
+	return hard_began();
+}
+
+SEC("tp_btf/irq_work_exit")
+int on_work_ended(unsigned long long *ctx)
+{
+	return hard_ended(IRQ_WORK, 0);
+}
+
+static __always_inline int call_began(void)
+{
+	__u32 cpu;
+	struct irq_cpu *area = this_cpu(&cpu);
+
+	if (!area)
+		return 0;
+	area->call_seen++;
+	area->call_watch_number = watch_number;
+	return hard_began();
+}
+
+static __always_inline int call_ended(void)
+{
+	__u32 cpu;
+	struct irq_cpu *area = this_cpu(&cpu);
+
+	if (!area || area->call_watch_number != watch_number)
+		return 0;
+	return hard_ended(IRQ_CALL, 0);
+}
+
+SEC("tp_btf/call_function_entry")
+int on_call_began(unsigned long long *ctx)
+{
+	return call_began();
+}
+
+SEC("tp_btf/call_function_exit")
+int on_call_ended(unsigned long long *ctx)
+{
+	return call_ended();
+}
+
+SEC("tp_btf/call_function_single_entry")
+int on_single_began(unsigned long long *ctx)
+{
+	return call_began();
+}
+
+SEC("tp_btf/call_function_single_exit")
+int on_single_ended(unsigned long long *ctx)
+{
+	return call_ended();
 }
 
 /* --- soft interrupts --- */

@@ -13,6 +13,8 @@ enum irq_kind {
 	IRQ_SOFT = 0,
 	IRQ_DEVICE = 1,
 	IRQ_TIMER = 2, /* of the CPU itself, where the kernel does not handle it like a device's */
+	IRQ_CALL = 3,  /* another CPU has this one call a function */
+	IRQ_WORK = 4,  /* work that was put off until the CPU takes interrupts */
 };
 
 /* In what a soft interrupt was served. */
@@ -24,7 +26,7 @@ enum irq_context {
 
 struct irq_key {
 	__u32 tgid; /* of the thread that held the CPU; 0 = it was idle */
-	__u32 line; /* vector of a soft interrupt, number of a device's; 0 = the timer */
+	__u32 line; /* vector of a soft interrupt, number of a device's; 0 = another one */
 	__u32 cpu;
 	__u8 kind;
 	__u8 context;
@@ -64,10 +66,13 @@ struct irq_cpu {
 	__u64 soft_cell;
 	__u64 hard_cell;
 	__u64 soft_seen; /* soft interrupts so far */
+	__u64 call_seen; /* calls by other CPUs so far */
 	struct irq_lost lost;
 	__u32 watch_number; /* in which the soft interrupt began */
 	__u32 context;
-	__u64 pad[5];
+	__u32 call_watch_number; /* in which the call began */
+	__u32 pad_call;
+	__u64 pad[3];
 };
 
 _Static_assert(sizeof(struct irq_key) == 16, "no hidden padding");

@@ -27,9 +27,16 @@ unsafe impl Plain for irq_sum {}
 /// Sums of two seconds: what interrupts each process on a CPU.
 const SUMS_OF_CPU: u32 = 512;
 const MOST_SUMS: u32 = 65_536;
-/// The programs for soft interrupts. Where they are detached, beginnings are no more seen before ends are not, and the other
-/// way round where they are attached.
-const SOFT: [&str; 2] = ["on_soft_began", "on_soft_ended"];
+/// The programs for interrupts that may be frequent: soft ones, and calls by other CPUs. Where they are detached, beginnings
+/// are no more seen before ends are not, and the other way round where they are attached.
+const FREQUENT: [&str; 6] = [
+    "on_soft_began",
+    "on_call_began",
+    "on_single_began",
+    "on_soft_ended",
+    "on_call_ended",
+    "on_single_ended",
+];
 
 /// What interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +47,18 @@ pub enum Kind {
     Device(u32),
     /// The timer of the CPU.
     Timer,
+    /// Another CPU, which has this one call a function.
+    Call,
+    /// Work that was put off until the CPU takes interrupts.
+    Work,
+}
+
+impl Kind {
+    /// Whether it may be frequent, and then is watched for a part of the time only ([`IrqProbe::watch_frequent`]).
+    #[must_use]
+    pub fn is_frequent(self) -> bool {
+        matches!(self, Self::Soft(_) | Self::Call)
+    }
 }
 
 /// In what it was served.
@@ -84,8 +103,9 @@ pub struct Interrupts {
 pub struct IrqProbe {
     object: LoadedObject<IrqSkel<'static>>,
     cpus: Mapped<irq_cpu>,
-    has_soft: bool,
-    watches_soft: bool,
+    /// Those of [`FREQUENT`] that this kernel has hooks for.
+    frequent: Vec<&'static str>,
+    watches_frequent: bool,
 }
 
 impl IrqProbe {
@@ -101,7 +121,9 @@ impl IrqProbe {
             open.maps.sums.set_max_entries((cpus * SUMS_OF_CPU).clamp(SUMS_OF_CPU * 8, MOST_SUMS))
         })?;
         let areas = Mapped::new(&object.skel.maps.cpus, cpus as usize)?;
-        let mut probe = Self { object, cpus: areas, has_soft: plan.soft, watches_soft: true };
+        let loaded = plan.programs();
+        let frequent = FREQUENT.into_iter().filter(|name| loaded.contains(name)).collect();
+        let mut probe = Self { object, cpus: areas, frequent, watches_frequent: true };
         probe.object.attach_all()?;
         Ok(probe)
     }
@@ -122,29 +144,28 @@ impl IrqProbe {
         ended
     }
 
-    /// Soft interrupts so far, while they were watched.
+    /// Interrupts so far of the kinds that may be frequent, while they were watched.
     #[must_use]
-    pub fn soft_seen(&self) -> u64 {
-        self.sum(offset_of!(irq_cpu, soft_seen))
+    pub fn frequent_seen(&self) -> u64 {
+        self.sum(offset_of!(irq_cpu, soft_seen)) + self.sum(offset_of!(irq_cpu, call_seen))
     }
 
-    /// Watches soft interrupts from now on, or does not: where nothing runs, they cost nothing. Takes a third of a
-    /// millisecond.
+    /// Watches kinds of interrupts that may be frequent from now on, or does not: where nothing runs, they cost nothing.
     ///
     /// # Errors
     /// The error of libbpf or the kernel.
-    pub fn watch_soft(&mut self, watch: bool) -> Result<(), String> {
-        if !self.has_soft || watch == self.watches_soft {
+    pub fn watch_frequent(&mut self, watch: bool) -> Result<(), String> {
+        if watch == self.watches_frequent {
             return Ok(());
         }
-        self.watches_soft = watch;
+        self.watches_frequent = watch;
         if !watch {
-            SOFT.iter().for_each(|name| self.object.detach(name));
+            self.frequent.iter().for_each(|name| self.object.detach(name));
             return Ok(());
         }
         let number = self.data().watch_number;
         set(&mut self.data().watch_number, number.wrapping_add(1));
-        SOFT.iter().rev().try_for_each(|name| self.object.attach(name))
+        self.frequent.iter().rev().try_for_each(|name| self.object.attach(name))
     }
 
     /// Takes the sums of a second that has ended.
@@ -225,6 +246,8 @@ fn decode(key: &irq_key, sum: &irq_sum) -> Option<Interrupts> {
             () if is(irq_kind::IRQ_SOFT) => Kind::Soft(key.line),
             () if is(irq_kind::IRQ_DEVICE) => Kind::Device(key.line),
             () if is(irq_kind::IRQ_TIMER) => Kind::Timer,
+            () if is(irq_kind::IRQ_CALL) => Kind::Call,
+            () if is(irq_kind::IRQ_WORK) => Kind::Work,
             () => return None,
         },
         context: match () {

@@ -21,6 +21,10 @@ pub struct IrqPlan {
     /// Interrupts of the CPU's own timer are told apart. Where there are no hooks for them, the timer's are like a
     /// device's, or are not told.
     pub timer: bool,
+    /// Calls of functions that other CPUs ask for are told.
+    pub calls: bool,
+    /// Work is told that was put off until the CPU takes interrupts.
+    pub work: bool,
     /// Distance in bytes from a CPU's run queue to its preempt count, which tells soft interrupts that a thread asked for
     /// from those that interrupt it; 0 = not known.
     pub preempt_minus_rq: i64,
@@ -40,6 +44,11 @@ impl IrqPlan {
             soft: has("softirq_entry", 1) && has("softirq_exit", 1),
             devices: has("irq_handler_entry", 2) && has("irq_handler_exit", 3),
             timer: has("local_timer_entry", 1) && has("local_timer_exit", 1),
+            calls: ["call_function_entry", "call_function_exit"].iter().all(|name| has(name, 1))
+                && ["call_function_single_entry", "call_function_single_exit"]
+                    .iter()
+                    .all(|name| has(name, 1)),
+            work: has("irq_work_entry", 1) && has("irq_work_exit", 1),
             preempt_minus_rq: preempt_minus_rq(facts).unwrap_or(0),
         };
         if plan.programs().is_empty() {
@@ -56,6 +65,7 @@ impl IrqPlan {
             (!self.soft, "this kernel does not tell of soft interrupts"),
             (!self.devices, "this kernel does not tell of the interrupts of devices"),
             (!self.timer && x86, "this kernel does not tell of the interrupts of the CPUs' timers"),
+            (!self.calls && x86, "this kernel does not tell of interrupts by other CPUs"),
             (
                 self.soft && self.preempt_minus_rq == 0,
                 "soft interrupts in a thread's own calls are not told from those that interrupt it: where this kernel \
@@ -72,6 +82,12 @@ impl IrqPlan {
             (self.devices, "on_device_ended"),
             (self.timer, "on_timer_began"),
             (self.timer, "on_timer_ended"),
+            (self.work, "on_work_began"),
+            (self.work, "on_work_ended"),
+            (self.calls, "on_call_began"),
+            (self.calls, "on_call_ended"),
+            (self.calls, "on_single_began"),
+            (self.calls, "on_single_ended"),
             (self.soft, "on_soft_began"),
             (self.soft, "on_soft_ended"),
         ];

@@ -22,7 +22,8 @@ const GAIN: &str = "the probe tells which interrupts take time from which proces
 const KEPT: usize = 200;
 /// What took less from a process in a second is summed too: a ten-thousandth of a CPU.
 const LEAST_NS: u64 = 100_000;
-/// Soft interrupts that are watched in a second, for each CPU; at half a microsecond each, a percent of it.
+/// Interrupts of the kinds that may be frequent, soft ones and those by other CPUs, that are watched in a second, for each
+/// CPU; at half a microsecond each, a percent of it.
 const WATCHED_PER_S: u64 = 20_000;
 /// Where there are more, they are watched in one beat of so many at least. It is no divisor of a second: what comes once a
 /// second is met in time.
@@ -49,8 +50,8 @@ struct Second {
     half: u8,
     t0_ns: u64,
     t1_ns: u64,
-    /// Soft interrupts were not watched all the time: each of them stands for so many.
-    soft_stands_for: f64,
+    /// Those that may be frequent were not watched all the time: each of them stands for so many.
+    frequent_stands_for: f64,
 }
 
 impl CostCounters for IrqProbe {
@@ -106,7 +107,7 @@ impl InterruptCollector {
         };
         emit(Record::Coverage(Coverage { t_ns: 0, source: Source::Interrupts, state }));
         self.probe.begin_window()?;
-        self.pace.begin(self.probe.soft_seen());
+        self.pace.begin(self.probe.frequent_seen());
         self.cost.begin(&self.probe, &[]);
         Ok(())
     }
@@ -128,8 +129,8 @@ impl Collector for InterruptCollector {
             return self.start(emit).map_err(anyhow::Error::msg);
         }
         self.cost.bin(&self.probe);
-        let watch = self.pace.beat(self.probe.soft_seen(), now.t_ns);
-        self.probe.watch_soft(watch).map_err(anyhow::Error::msg)?;
+        let watch = self.pace.beat(self.probe.frequent_seen(), now.t_ns);
+        self.probe.watch_frequent(watch).map_err(anyhow::Error::msg)?;
         if let Some(second) = self.ended.take() {
             self.read(cx, second, &mut *emit).map_err(anyhow::Error::msg)?;
         }
@@ -138,8 +139,8 @@ impl Collector for InterruptCollector {
         }
         let half = self.probe.end_second();
         let t0_ns = std::mem::replace(&mut self.t0_ns, now.t_ns);
-        let soft_stands_for = self.pace.second(now.t_ns - t0_ns);
-        let second = Second { half, t0_ns, t1_ns: now.t_ns, soft_stands_for };
+        let frequent_stands_for = self.pace.second(now.t_ns - t0_ns);
+        let second = Second { half, t0_ns, t1_ns: now.t_ns, frequent_stands_for };
         // Programs that run now still add to it: it is read at the next beat, unless there is none.
         if now.beat == Beat::End {
             self.read(cx, second, &mut *emit).map_err(anyhow::Error::msg)?;
@@ -151,7 +152,7 @@ impl Collector for InterruptCollector {
     }
 }
 
-/// In which beats soft interrupts are watched: in all, unless there are too many.
+/// In which beats interrupts are watched that may be frequent: in all, unless there are too many.
 #[derive(Debug)]
 struct Pace {
     most_per_s: u64,
@@ -261,10 +262,12 @@ fn tick(one: &Interrupts, second: Second, proc: ProcId, names: &mut DeviceNames)
         }
         Kind::Device(irq) => (InterruptKind::Device, Some(irq), names.of(irq)),
         Kind::Timer => (InterruptKind::Timer, None, String::new()),
+        Kind::Call => (InterruptKind::Processor, None, "CAL".to_owned()),
+        Kind::Work => (InterruptKind::Processor, None, "IWI".to_owned()),
     };
-    let all = |of: u64| match kind {
-        InterruptKind::Soft => (of as f64 * second.soft_stands_for) as u64,
-        _ => of,
+    let all = |of: u64| match one.kind.is_frequent() {
+        true => (of as f64 * second.frequent_stands_for) as u64,
+        false => of,
     };
     InterruptTick {
         t0_ns: second.t0_ns,
@@ -298,7 +301,8 @@ fn add(sum: &mut InterruptTick, more: &InterruptTick) {
 mod tests {
     use super::*;
 
-    const SECOND: Second = Second { half: 0, t0_ns: 0, t1_ns: 1_000_000_000, soft_stands_for: 1.0 };
+    const SECOND: Second =
+        Second { half: 0, t0_ns: 0, t1_ns: 1_000_000_000, frequent_stands_for: 1.0 };
 
     fn one(tgid: u32, ns: u64, kind: Kind) -> Interrupts {
         Interrupts {
@@ -389,10 +393,21 @@ mod tests {
     fn what_was_watched_for_a_part_of_the_time_stands_for_the_rest() {
         let dir = std::env::temp_dir().join("no such directory");
         let mut names = DeviceNames { dir, known: BTreeMap::new() };
-        let second = Second { soft_stands_for: 5.0, ..SECOND };
-        let all = vec![one(7, LEAST_NS, Kind::Soft(3)), one(7, LEAST_NS, Kind::Timer)];
+        let second = Second { frequent_stands_for: 5.0, ..SECOND };
+        let all = [Kind::Soft(3), Kind::Timer, Kind::Call, Kind::Work];
+        let all = all.map(|kind| one(7, LEAST_NS, kind)).to_vec();
         let told = ticks(all, second, &mut names, &mut |of| ProcId(of.tgid));
-        let of: Vec<_> = told.iter().map(|it| (it.ns, it.count, it.longest_ns)).collect();
-        assert_eq!(of, [(5 * LEAST_NS, 10, LEAST_NS / 2), (LEAST_NS, 2, LEAST_NS / 2)]);
+        let of: BTreeMap<_, _> = told
+            .iter()
+            .map(|it| ((it.kind, &*it.name), (it.ns, it.count, it.longest_ns)))
+            .collect();
+        let (many, few) = ((5 * LEAST_NS, 10, LEAST_NS / 2), (LEAST_NS, 2, LEAST_NS / 2));
+        let expected = [
+            ((InterruptKind::Soft, "NET_RX"), many),
+            ((InterruptKind::Timer, ""), few),
+            ((InterruptKind::Processor, "CAL"), many),
+            ((InterruptKind::Processor, "IWI"), few),
+        ];
+        assert_eq!(of, expected.into());
     }
 }

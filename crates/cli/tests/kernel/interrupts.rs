@@ -177,6 +177,7 @@ fn as_many_as_the_kernel_counts() {
     for name in seen[0].1.keys() {
         let kind = match name.as_str() {
             "LOC" => "kind = 'timer'".to_owned(),
+            "CAL" | "IWI" => format!("kind = 'processor' AND name = '{name}'"),
             name if name.parse::<u32>().is_ok() => format!("kind = 'device' AND irq = {name}"),
             name if around(name) > 0
                 && ["NET_RX", "NET_TX", "TIMER", "BLOCK", "TASKLET", "SCHED", "RCU"]
@@ -259,6 +260,78 @@ fn what_interrupts_take_is_what_the_interrupted_thread_misses() {
         let [here, elsewhere] =
             ["=", "<>"].map(|is| number(&flooded, &format!("{most}{is} {cpu}")));
         assert!(here > 5 * elsewhere, "{here} ns on CPU {cpu}, {elsewhere} ns on others");
+    });
+}
+
+/// Has all threads of its process interrupted on the CPUs that they run on, 20 000 times a second at most, by a system call
+/// for that; or does the same in a process of its own.
+const BARRIERS: &str = r#"
+import ctypes, os, sys, threading, time
+# The number of the call on x86-64.
+MEMBARRIER, PRIVATE_EXPEDITED, REGISTER = 324, 8, 16
+libc = ctypes.CDLL(None, use_errno=True)
+cpus = sorted(os.sched_getaffinity(0))[:2]
+
+def calls(cpu):
+    os.sched_setaffinity(0, {cpu})
+    if libc.syscall(MEMBARRIER, REGISTER, 0, 0):
+        os._exit(2)
+    # The interpreter's lock is not held in these calls.
+    while True:
+        libc.syscall(MEMBARRIER, PRIVATE_EXPEDITED, 0, 0)
+        libc.usleep(50)
+
+PR_SET_PDEATHSIG, SIGKILL = 1, 9
+if sys.argv[1] == "apart" and os.fork() == 0:
+    libc.prctl(PR_SET_PDEATHSIG, SIGKILL)
+    if os.getppid() > 1:
+        calls(cpus[0])
+if sys.argv[1] == "within":
+    threading.Thread(target=calls, args=(cpus[0],), daemon=True).start()
+os.sched_setaffinity(0, {cpus[1]})
+print("ready", flush=True)
+# Most of its time is outside of the interpreter, on a CPU.
+text = bytes(1 << 16)
+import zlib
+while True:
+    zlib.crc32(text)
+"#;
+
+/// Threads of a process have each other interrupted. The decoy is a process that does as much in its own.
+#[test]
+fn calls_by_other_cpus_interrupt_whom_they_are_for() {
+    const TEST: &str = "calls_by_other_cpus_interrupt_whom_they_are_for";
+    common::tried("kernel", TEST, || {
+        if !common::root_or_skip("kernel", TEST) {
+            return;
+        }
+        let cpus = rustix::thread::sched_getaffinity(None).unwrap();
+        if !cfg!(target_arch = "x86_64") || (0..1024).filter(|&cpu| cpus.is_set(cpu)).count() < 2 {
+            return common::skip("kernel", TEST, "it needs two CPUs, of x86-64");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let told = |how: &str| {
+            let file = dir.path().join(how);
+            let load = Load::start(BARRIERS, &[how]);
+            let pid = load.0.id().to_string();
+            let before = counts()["CAL"];
+            record(&["-d", "3", "-p", &pid], &file);
+            let counted = counts()["CAL"] - before;
+            let of = |what: &str| {
+                let sql = format!(
+                    "SELECT sum({what}) FROM interrupts WHERE kind = 'processor' AND name = 'CAL'
+                     AND context = 'interrupts' AND proc IN (SELECT proc FROM process WHERE pid = {pid})"
+                );
+                number(&file, &sql)
+            };
+            (of("count"), of("ns"), counted)
+        };
+        let (within, within_ns, counted) = told("within");
+        assert!(within > 5000 && within <= counted, "{within} told, {counted} counted");
+        // An interrupt takes 0.1 us at least.
+        assert!(within_ns > 100 * within, "{within_ns} ns for {within}");
+        let (apart, ..) = told("apart");
+        assert!(apart < within / 5, "{apart} from the decoy, {within} from its own");
     });
 }
 

@@ -15,6 +15,8 @@ pub enum InterruptKind {
     Device,
     /// A hard interrupt of the CPU's timer.
     Timer,
+    /// A hard interrupt by another CPU, or by this one for itself.
+    Processor,
 }
 
 /// In what an interrupt was served.
@@ -45,7 +47,8 @@ pub struct InterruptTick {
     pub kind: InterruptKind,
     /// Number of a device's interrupt, as in `/proc/interrupts`.
     pub irq: Option<u32>,
-    /// The vector of a soft interrupt as in `/proc/softirqs`, the names of a device's handlers; empty = not known.
+    /// The vector of a soft interrupt as in `/proc/softirqs`, the names of a device's handlers, the row of a processor's in
+    /// `/proc/interrupts`: `CAL` (another CPU has this one call a function), `IWI` (work that was put off); empty = not known.
     pub name: String,
     /// In what it was served.
     pub context: InterruptContext,

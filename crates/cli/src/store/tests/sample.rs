@@ -175,7 +175,7 @@ one_of! {
         Self::Proc, Self::Sys, Self::Debug, Self::Cgroup,
         Self::Fuse, Self::Nameless, Self::Ordinary, Self::Unknown;
     Culprit: Self::Process(any(rng)), Self::Migrated, Self::NotSampled, Self::Throttled;
-    InterruptKind: Self::Soft, Self::Device, Self::Timer;
+    InterruptKind: Self::Soft, Self::Device, Self::Timer, Self::Processor;
     InterruptContext: Self::Interrupts, Self::OwnCall, Self::NotKnown;
     ReclaimKind: Self::Limit, Self::Direct, Self::Compaction;
     MemoryBound: Self::Max, Self::High;

@@ -36,8 +36,8 @@ const MAX_VICTIMS: usize = 5;
 const MAX_SOURCES: usize = 4;
 /// Of what was taken: a source that took less is not named.
 const LEAST_SHARE: f64 = 0.05;
-/// Doubt where the victim's own packets may be among those that interrupt it.
-const OWN_TRAFFIC: f64 = 0.6;
+/// Doubt where what interrupts the victim may be its own doing.
+const MAY_BE_OWN: f64 = 0.6;
 /// Doubt where what a thread asked for is not told from what interrupts it.
 const NOT_TOLD_APART: f64 = 0.5;
 
@@ -123,6 +123,23 @@ impl<'g, 'v> Loser<'g, 'v> {
         bursts::of(&by.of, self.usage.states.on_cpu_ns, self.usage.waits.total_count())
     }
 
+    /// Why what interrupts it most may be its own doing: what that is called, and a sentence.
+    fn may_be_own(&self, view: &View) -> Option<(&'static str, &'static str)> {
+        let first = &self.taken.by.first()?.source;
+        if self.uses_network(view) {
+            return Some((
+                "own traffic",
+                "it waits for sockets of the network itself: some of the packets that interrupt it may be its own",
+            ));
+        }
+        let calls = first.kind == InterruptKind::Processor && first.name == "CAL";
+        (calls && self.usage.threads_max > 1).then_some((
+            "own threads",
+            "it has several threads: each of them that unmaps or protects memory has the others interrupted, and so has each \
+             that wakes one of them on another CPU",
+        ))
+    }
+
     /// Whether it waits for the network itself, so that packets which interrupt it may be its own.
     fn uses_network(&self, view: &View) -> bool {
         let of_network = |source: &InterruptSource| {
@@ -142,28 +159,20 @@ impl<'g, 'v> Loser<'g, 'v> {
 }
 
 fn finding(view: &View, groups: &Groups<'_>, severity: Severity, it: &Loser<'_, '_>) -> Finding {
-    let uses_network = it.uses_network(view);
+    let may_be_own = it.may_be_own(view);
     let mut confidence =
         Confidence::of(view).with_samples(it.taken.by.iter().map(|by| by.of.count).sum());
-    if uses_network {
-        confidence = confidence.with("own traffic", OWN_TRAFFIC);
+    if let Some((name, _)) = may_be_own {
+        confidence = confidence.with(name, MAY_BE_OWN);
     }
     if it.part(it.taken.not_known_ns) >= 0.5 {
         confidence = confidence.with("own calls not told apart", NOT_TOLD_APART);
     }
     let mut lines = lines(view, groups, it);
-    if uses_network {
-        let note = "it waits for sockets of the network itself: some of the packets that interrupt it may be its own"
-            .to_owned();
-        let first = it.taken.by.first().map_or(0, |by| by.of.ns);
-        lines.push(evidence(
-            view,
-            "own traffic",
-            first as f64,
-            Unit::Ns,
-            Source::Sched.label(),
-            note,
-        ));
+    if let Some((name, note)) = may_be_own {
+        let first = it.taken.by.first().map_or(0, |by| by.of.ns) as f64;
+        let label = Source::Sched.label();
+        lines.push(evidence(view, name, first, Unit::Ns, label, note.to_owned()));
     }
     lines.push(confidence.evidence(view));
     let most = it.taken.by.first();

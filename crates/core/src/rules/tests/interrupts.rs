@@ -165,3 +165,29 @@ fn who_waits_for_the_network_may_be_interrupted_by_its_own_packets() {
     };
     assert!(confidence(inet()) < 0.7 * confidence(SleptOn::NotKnown));
 }
+
+/// Other CPUs have this one called: for a thread that is alone in its process, others must do that. Threads of one process do
+/// it to each other.
+#[test]
+fn who_has_several_threads_may_be_interrupted_by_them() {
+    let found = |threads| {
+        let mut scene = Scene::new(4, 10 * S);
+        scene.sees_interrupts();
+        let api = scene.process("api", None);
+        scene.target(api);
+        let did = ProcessActivity { on_cpu_ns: 5 * S, threads, ..ProcessActivity::default() };
+        scene.did(api, &did).interrupts(InterruptTick {
+            kind: InterruptKind::Processor,
+            name: "CAL".into(),
+            ..interrupts(api, 1200 * MS, 60_000)
+        });
+        finding(&judged(&scene), "IRQ001").clone()
+    };
+    let [alone, several] = [1, 4].map(found);
+    assert!(alone.title.contains("calls by other CPUs (CAL) on CPU 1"), "{}", alone.title);
+    assert_eq!(alone.causes[0].entity.comm.as_deref(), Some("CAL"));
+    assert!(alone.fix[0].action.contains("ipi:ipi_send_cpu"), "{:?}", alone.fix);
+    let own = |it: &Finding| it.evidence.iter().any(|line| line.name == "own threads");
+    assert!(own(&several) && !own(&alone));
+    assert!(several.confidence < 0.7 * alone.confidence);
+}
