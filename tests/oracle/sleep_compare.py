@@ -232,7 +232,7 @@ class Said:
             of.by_object[call, object_of(call, json.loads(on))] += ns
             by = self.waker(json.loads(woken))
             of.woken[by] += ns
-        for proc, kind, context, ns in connection.execute("SELECT proc, kind, context, ns FROM interrupts"):
+        for proc, kind, context, ns in connection.execute("SELECT proc, kind, context, ns FROM interrupts WHERE name <> 'IWI'"):
             self.of[self.pids.get(proc)].interrupts[kind, context == "own_call"] += ns
         rows = connection.execute(
             "SELECT proc, sum(wall_ns), sum(block_io_ns + mem_stall_ns + uninterruptible_ns + sleep_ns) FROM process_tick GROUP BY proc"
@@ -290,7 +290,7 @@ def differences(witness, said, judged, pids):
 
 
 def of_cpu(pid, who, told, true):
-    for kind in "soft", "timer", "device":
+    for kind in "soft", "timer", "device", "processor":
         mine, its = (sum(of.interrupts[kind, own] for own in (False, True)) for of in (told, true))
         count = sum(true.counts[kind, own] for own in (False, True))
         yield points(pid, who, "taken by interrupts", kind, mine, its, true.on_cpu_ns, INTERRUPT_NS * count)
@@ -309,7 +309,7 @@ def worst(pid, who, measure, told, truth, true, open_ns, may=None, long=None):
 
     key = max(told.keys() | true.keys(), key=apart)
     its = told.get(key, 0)
-    of_truth = true.get(key, 0) if apart(key) == 0 else its - apart(key) if its > true.get(key, 0) else its + apart(key)
+    of_truth = its - apart(key) if its > true.get(key, 0) else its + apart(key)
     what = key if isinstance(key, str) else ", ".join(key)
     return points(pid, who, measure, what, its, of_truth, truth.wall_ns)
 

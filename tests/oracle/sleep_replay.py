@@ -16,8 +16,11 @@ a sleep says by how much. What cannot be explained so is in `odd`, and such a tr
 import struct
 from collections import defaultdict
 
-(SWITCH, WAKEUP, NEW, WAKING, ENTER, EXIT, DEVICE_IN, DEVICE_OUT, TIMER_IN, TIMER_OUT, SOFT_IN, SOFT_OUT, VECTOR_OUT) = range(13)
-OTHER_VECTORS = ["reschedule", "call_function", "call_function_single"]
+(SWITCH, WAKEUP, NEW, WAKING, ENTER, EXIT, DEVICE_IN, DEVICE_OUT, TIMER_IN, TIMER_OUT, SOFT_IN, SOFT_OUT, RESCHEDULED) = range(13)
+# Interrupts by other processors whose time is told: how they begin, and how they end. Those of a processor for itself (irq_work)
+# may not be traced, as tracing makes some.
+VECTORS = ["call_function", "call_function_single"]
+VECTOR_IN, VECTOR_OUT = 20, 30
 EVENTS = {
     SWITCH: ("sched:sched_switch", "prev_pid", "prev_state", "next_pid"),
     WAKEUP: ("sched:sched_wakeup", "pid"),
@@ -31,8 +34,13 @@ EVENTS = {
     TIMER_OUT: ("irq_vectors:local_timer_exit", "common_pid"),
     SOFT_IN: ("irq:softirq_entry", "common_pid"),
     SOFT_OUT: ("irq:softirq_exit", "common_pid"),
+    RESCHEDULED: ("irq_vectors:reschedule_exit", "common_pid"),
 }
-EVENTS |= {VECTOR_OUT + at: (f"irq_vectors:{name}_exit", "common_pid") for at, name in enumerate(OTHER_VECTORS)}
+EVENTS |= {VECTOR_IN + at: (f"irq_vectors:{name}_entry", "common_pid") for at, name in enumerate(VECTORS)}
+EVENTS |= {VECTOR_OUT + at: (f"irq_vectors:{name}_exit", "common_pid") for at, name in enumerate(VECTORS)}
+BEGINS = {DEVICE_IN, TIMER_IN, *range(VECTOR_IN, VECTOR_IN + len(VECTORS))}
+# The kind of interrupt that ends.
+ENDS = {DEVICE_OUT: "device", TIMER_OUT: "timer"} | {VECTOR_OUT + at: "processor" for at in range(len(VECTORS))}
 # x86-64's number of epoll_ctl, and EPOLL_CTL_ADD.
 EPOLL_CTL, EPOLL_ADD = 233, 1
 # Of a call: number and arguments.
@@ -229,12 +237,12 @@ class Replay:
 
     def interrupt(self, time, kind, cpu, tid):
         state = self.cpus[cpu]
-        if kind in (DEVICE_IN, TIMER_IN):
+        if kind in BEGINS:
             state.hard_since = time
-        elif kind in (DEVICE_OUT, TIMER_OUT):
+        elif kind in ENDS:
             if state.hard_since is not None:
                 ns = time - state.hard_since
-                self.interrupts[tid, "device" if kind == DEVICE_OUT else "timer", False].append((state.hard_since, time, ns))
+                self.interrupts[tid, ENDS[kind], False].append((state.hard_since, time, ns))
                 state.hard_in_soft += ns
             state.hard_since = None
         elif kind == SOFT_IN:
@@ -247,7 +255,7 @@ class Replay:
             # The next one comes in the same context.
             state.hard_ended = -END if state.own_call else time
             return
-        state.hard_ended = time if kind in (DEVICE_OUT, TIMER_OUT) or kind >= VECTOR_OUT else -END
+        state.hard_ended = time if kind in ENDS or kind == RESCHEDULED else -END
 
 
 def within(start, end, begin, stop):

@@ -263,6 +263,7 @@ enum sleep_context {
 	CTX_HARDIRQ = 3,
 	CTX_NMI = 4,
 	CTX_NOT_YET = 5, /* it sleeps on */
+	CTX_SOCKET = 6,  /* CTX_SOFTIRQ; the CPU ran a thread in a call on an internet socket */
 };
 
 /* The kernel's lock for which a thread sleeps. All but SLEEP_NO_LOCK and SLEEP_MMAP_LOCK are 1 +

@@ -163,6 +163,29 @@ static __always_inline __u8 context_of(struct sched_area *area, __u64 *cell)
 }
 
 /*
+ * Whether a call is on a socket of the internet: on this host, the other end of a connection is
+ * woken in a soft interrupt that whoever sends serves itself. One that is interrupted while it
+ * reads from a file has nothing to do with the packets.
+ */
+static __always_inline bool uses_socket(__u64 *cell, __u64 task, __u64 regs)
+{
+	__u64 file = file_of(cell, task, (__u32)first_argument(regs)), inode, sock;
+	__u16 family;
+
+	if (!file)
+		return false;
+	inode = ADDRESS_AT(cell, struct file, file, f_inode);
+	if ((NUMBER_AT(struct inode, inode, i_mode) & S_IFMT) != S_IFSOCK)
+		return false;
+	sock = ADDRESS_AT(cell, struct file, file, private_data);
+	sock = ADDRESS_AT(cell, struct socket, sock, sk);
+	if (!sock)
+		return false;
+	family = NUMBER_AT(struct sock, sock, __sk_common.skc_family);
+	return family == AF_INET || family == AF_INET6;
+}
+
+/*
  * Its caller is whoever this CPU runs, which the kernel is asked: not every switch is reported. It
  * may be called several times for one sleep: the last one ends it. A thread that runs here and is
  * woken has not gone to sleep yet, and will not.
@@ -188,6 +211,8 @@ int on_waking(unsigned long long *ctx)
 	w->waker_tgid = NUMBER_AT(struct task_struct, current, tgid);
 	w->waker_call = tid ? call_in(&w->cell, current, &regs) : SLEEP_KERNEL;
 	w->context = context_of(area, &w->cell);
+	if (w->context == CTX_SOFTIRQ && w->waker_call >= 0 && uses_socket(&w->cell, current, regs))
+		w->context = CTX_SOCKET;
 	return 0;
 }
 

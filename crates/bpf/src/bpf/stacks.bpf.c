@@ -117,9 +117,8 @@ static __always_inline void note_stack(void *ctx, struct stacks_entry *entry, __
 /* A call that a signal may end says itself what it waits for, but for those of drivers. */
 static __always_inline __u32 parts_of(__u32 state, __s16 call)
 {
-	return (state & TASK_UNINTERRUPTIBLE) || call < 0 || call == ioctl_call
-		       ? STACK_WITH_KERNEL
-		       : STACK_OF_PROGRAM;
+	return (state & TASK_UNINTERRUPTIBLE) || call < 0 || call == ioctl_call ? STACK_WITH_KERNEL
+										: STACK_OF_PROGRAM;
 }
 
 /* Where the thread goes to sleep, by its call and the depth of its stack. */

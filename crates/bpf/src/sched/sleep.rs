@@ -139,6 +139,8 @@ pub enum Context {
     Thread,
     /// In a soft interrupt: the network, or the end of a transfer.
     SoftIrq,
+    /// In a soft interrupt, and the thread that the CPU ran was in a call on a socket of the internet.
+    Socket,
     /// In a hard interrupt: a timer, or a device.
     HardIrq,
     /// It sleeps on.
@@ -323,6 +325,7 @@ fn sleep_of(it: &sched_sleep) -> Sleep {
         2 => Context::SoftIrq,
         3 => Context::HardIrq,
         5 => Context::NotYet,
+        6 => Context::Socket,
         _ => Context::Unknown,
     };
     Sleep {

@@ -7,6 +7,7 @@ mod asleep;
 mod before;
 mod block;
 mod brief_threads;
+mod bystander;
 mod cgroups;
 mod chains;
 #[path = "../common/mod.rs"]

@@ -563,3 +563,35 @@ fn a_peer_is_looked_at_itself() {
     let it = finding(&report, "OFF002");
     assert!(it.title.contains("10.0.0.7:5432") && it.fix[0].command.is_none(), "{}", it.title);
 }
+
+/// The kernel confirms by a timer what was read: that it, and no thread, ended a wait does not mean that nobody is to blame. The
+/// decoy is an address at which several processes read.
+#[test]
+fn who_reads_at_an_address_is_known_from_other_waits() {
+    let report = |readers: u32| {
+        let mut scene = sends();
+        let sends = Slept { call: "sendto".into(), ..connection(Some(true)) };
+        for reader in 1..readers {
+            let more = scene.process(&format!("reader-{reader}"), None);
+            scene.slept(
+                ProcId(1),
+                "worker",
+                (sends.clone(), behind(more, "reader", Did::OnCpu)),
+                S,
+            );
+        }
+        let by_timer = Slept { woken: WokenBy::SoftInterrupt, ..sends };
+        scene.slept(ProcId(1), "worker", (by_timer, vec![]), 20 * S);
+        let report = judged(&scene);
+        finding(&report, "OFF006").clone()
+    };
+    let [one, several] = [1, 2].map(report);
+    assert_eq!(one.causes.len(), 1, "{:?}", one.causes);
+    assert!(
+        one.title.ends_with("until `postgres` reads what it sent, which computes"),
+        "{}",
+        one.title
+    );
+    assert!(several.causes.iter().all(|it| it.share.get() < 0.7), "{:?}", several.causes);
+    assert!(several.confidence < one.confidence);
+}

@@ -4,11 +4,12 @@
 use super::peers;
 use super::waits::{self, For, Sleep, Waits};
 use crate::finding::{Area, Finding, Fix, Question, Severity};
-use crate::recording::{SleptOn, Source};
+use crate::recording::{ProcId, SleptOn, Source};
 use crate::rules::asleep::kind;
 use crate::rules::words::{self, group_name};
 use crate::rules::{Check, Rule, Status, Verdict, severity};
 use crate::view::View;
+use std::collections::BTreeMap;
 
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "OFF006",
@@ -25,6 +26,10 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check: Check::Recording(check),
 };
 
+/// Share of the waits at an address after which one process is taken for the one that reads there: whoever an interrupt came
+/// to in such a call, on a CPU that had nothing to do with it, is named now and then.
+const NEARLY_ALWAYS: f64 = 0.95;
+
 fn check(view: &View) -> Verdict {
     waits::verdict(view, is_full, (For::Others, "until others read what it sent"), finding)
 }
@@ -35,8 +40,36 @@ fn is_full((_, key, _): &Sleep<'_>) -> bool {
     sends && kind::sends(&key.slept)
 }
 
+/// The address of the other end of the connection that it sends on.
+fn other_end<'v>((_, key, _): &Sleep<'v>) -> Option<&'v str> {
+    match &key.slept.on {
+        SleptOn::Inet { remote, .. } => remote.as_deref(),
+        _ => None,
+    }
+}
+
+/// The process at each other end, if it is the same that makes room there nearly always. The kernel makes some, too: what was
+/// read is confirmed by a timer if nothing was sent meanwhile, and who does not read is the same.
+fn readers<'v>(sleeps: &[Sleep<'v>]) -> BTreeMap<&'v str, ProcId> {
+    let mut all: BTreeMap<&str, BTreeMap<ProcId, u64>> = BTreeMap::new();
+    for sleep in sleeps {
+        let by = sleep.1.behind.first().map(|it| it.proc).filter(|by| *by != sleep.0);
+        if let (Some(end), Some(by)) = (other_end(sleep), by) {
+            let ns = all.entry(end).or_default().entry(by).or_default();
+            *ns = ns.saturating_add(sleep.2);
+        }
+    }
+    let only = |of: BTreeMap<ProcId, u64>| {
+        let sum = of.values().fold(0u64, |sum, ns| sum.saturating_add(*ns));
+        let (by, ns) = of.into_iter().max_by_key(|(_, ns)| *ns)?;
+        (ns as f64 >= sum as f64 * NEARLY_ALWAYS).then_some(by)
+    };
+    all.into_iter().filter_map(|(end, of)| Some((end, only(of)?))).collect()
+}
+
 fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
-    let behind = waits.behind(view);
+    let readers = readers(&waits.sleeps);
+    let behind = waits.behind_or(view, |sleep| readers.get(other_end(sleep)?).copied());
     let all = peers::of(view, &waits.sleeps, |key| Some(&key.slept));
     let most = peers::most(&all, waits.ns);
     let whom = behind.whom.as_deref().or(most).unwrap_or("others");

@@ -170,24 +170,39 @@ fn ranked<K: Ord>(sums: BTreeMap<K, u64>) -> Vec<(K, u64)> {
 impl Waits<'_> {
     /// Who kept it waiting.
     pub(super) fn behind(&self, view: &View) -> Behind {
+        self.behind_or(view, |_| None)
+    }
+
+    /// The same; `other` = who it was, where who ended a sleep does not say that, but other sleeps do.
+    pub(super) fn behind_or(
+        &self,
+        view: &View,
+        other: impl Fn(&Sleep<'_>) -> Option<ProcId>,
+    ) -> Behind {
         let mut first: BTreeMap<(ProcId, String, String), u64> = BTreeMap::new();
         let mut chains: BTreeMap<String, u64> = BTreeMap::new();
         let mut reasons: BTreeMap<Reason, u64> = BTreeMap::new();
         let mut unknown_ns = 0u64;
-        for (id, key, ns) in &self.sleeps {
-            let Some(by) = key.behind.first() else {
-                unknown_ns = unknown_ns.saturating_add(*ns);
-                continue;
-            };
-            let who = sleep_words::who(view, *id, by);
-            let links = key.behind.iter().map(|it| {
-                format!("{} {}", sleep_words::who(view, *id, it), sleep_words::did(view, &it.did))
-            });
-            let chain = links.collect::<Vec<_>>().join(" <- ");
+        for sleep in &self.sleeps {
+            let (id, key, ns) = sleep;
             let add = |sum: &mut u64| *sum = sum.saturating_add(*ns);
-            add(first.entry((by.proc, by.thread.clone(), who)).or_default());
-            add(chains.entry(chain).or_default());
-            add(reasons.entry(Reason::of(&key.behind)).or_default());
+            if let Some(by) = key.behind.first() {
+                let who = sleep_words::who(view, *id, by);
+                let links = key.behind.iter().map(|it| {
+                    let who = sleep_words::who(view, *id, it);
+                    format!("{who} {}", sleep_words::did(view, &it.did))
+                });
+                add(first.entry((by.proc, by.thread.clone(), who)).or_default());
+                add(chains.entry(links.collect::<Vec<_>>().join(" <- ")).or_default());
+                add(reasons.entry(Reason::of(&key.behind)).or_default());
+            } else if let Some(by) = other(sleep).map(|proc| not_seen(view, proc)) {
+                let who = sleep_words::who(view, *id, &by);
+                let chain = format!("{who}, which ended other waits for the same end");
+                add(first.entry((by.proc, by.thread, who)).or_default());
+                add(chains.entry(chain).or_default());
+            } else {
+                add(&mut unknown_ns);
+            }
         }
         let share = |ns: u64| ns as f64 / self.ns.max(1) as f64;
         let first = ranked(first);
@@ -285,6 +300,13 @@ impl Waits<'_> {
             ..rule.finding(severity, confidence.value())
         }
     }
+}
+
+/// A process that was waited for; by whose thread, and what that did, was not seen.
+fn not_seen(view: &View, proc: ProcId) -> Awaited {
+    let facts = view.processes().get(&proc).and_then(|process| process.facts.as_ref());
+    let thread = facts.map(|facts| facts.comm.clone()).unwrap_or_default();
+    Awaited { proc, thread, too: false, did: Did::NotSeen }
 }
 
 /// Threads as causes; of a process whose threads all have its name, the process.

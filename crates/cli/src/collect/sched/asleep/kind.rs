@@ -331,8 +331,8 @@ fn woken_of(waker: Waker, call: Call, on: &SleptOn) -> Woken {
         Woke::NotYet => Woken::NotYet,
         Woke::Thread if waker.tid == 0 => Woken::NotKnown,
         Woke::Thread => Woken::Thread(waker.tgid, waker.call),
-        Woke::SoftIrq if at_other_end() => Woken::Sender(waker.tgid),
-        Woke::SoftIrq => Woken::SoftInterrupt,
+        Woke::Socket if at_other_end() => Woken::Sender(waker.tgid),
+        Woke::SoftIrq | Woke::Socket => Woken::SoftInterrupt,
         Woke::HardIrq => Woken::HardInterrupt,
     }
 }
@@ -375,7 +375,7 @@ pub(super) mod tests {
     #[test]
     fn clients_are_alike_and_servers_are_not() {
         let listening = Listening::of(7, 80, 40_000);
-        let slept = |port| Slept::of(&sleep(inet(port), Woke::SoftIrq), &listening).unwrap();
+        let slept = |port| Slept::of(&sleep(inet(port), Woke::Socket), &listening).unwrap();
         let SleptOn::Inet { listens, port, remote, .. } = slept(80).on else { panic!() };
         assert_eq!((listens, port, remote), (Some(true), Some(80), None));
         assert!(!slept(80).is_behind_somebody() && slept(40_000).is_behind_somebody());
@@ -383,6 +383,9 @@ pub(super) mod tests {
         assert_eq!((listens, port), (Some(false), None));
         assert_eq!(remote.as_deref(), Some("10.0.0.7:5432"));
         assert_eq!(slept(40_000).woken, Woken::Sender(8));
+        // Whoever is interrupted in the same call on a file sends nothing.
+        let by_file = Slept::of(&sleep(inet(40_000), Woke::SoftIrq), &listening).unwrap();
+        assert_eq!(by_file.woken, Woken::SoftInterrupt);
         let SleptOn::Inet { listens, remote, .. } = slept(50_000).on else { panic!() };
         assert_eq!((listens, remote.is_some()), (None, true), "it was not looked");
     }
