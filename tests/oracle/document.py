@@ -256,7 +256,7 @@ Written by `make oracle`; not by hand. `tests/oracle/sleeps` lets random threads
   may have ended since that process came. An error counts beyond what is open so. A run in which more than a point of a process's time
   is open, or for more than three who ended its sleeps, or in whose trace something has no cause, is not judged but repeated.
 - Left out, because the trace does not tell it: which uninterruptible sleep is block IO or memory, for which file an event poll
-  waits, processes that exist for less than a second, exceptions, and work that a CPU puts off (`irq_work`).
+  waits, processes that exist for less than a second, and exceptions.
 """
 
 

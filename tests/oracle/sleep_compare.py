@@ -232,7 +232,7 @@ class Said:
             of.by_object[call, object_of(call, json.loads(on))] += ns
             by = self.waker(json.loads(woken))
             of.woken[by] += ns
-        for proc, kind, context, ns in connection.execute("SELECT proc, kind, context, ns FROM interrupts WHERE name <> 'IWI'"):
+        for proc, kind, context, ns in connection.execute("SELECT proc, kind, context, ns FROM interrupts"):
             self.of[self.pids.get(proc)].interrupts[kind, context == "own_call"] += ns
         rows = connection.execute(
             "SELECT proc, sum(wall_ns), sum(block_io_ns + mem_stall_ns + uninterruptible_ns + sleep_ns) FROM process_tick GROUP BY proc"

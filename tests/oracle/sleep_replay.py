@@ -17,8 +17,7 @@ import struct
 from collections import defaultdict
 
 (SWITCH, WAKEUP, NEW, WAKING, ENTER, EXIT, DEVICE_IN, DEVICE_OUT, TIMER_IN, TIMER_OUT, SOFT_IN, SOFT_OUT, RESCHEDULED) = range(13)
-# Interrupts by other processors whose time is told: how they begin, and how they end. Those of a processor for itself (irq_work)
-# may not be traced, as tracing makes some.
+# Interrupts by other processors whose time is told.
 VECTORS = ["call_function", "call_function_single"]
 VECTOR_IN, VECTOR_OUT = 20, 30
 EVENTS = {

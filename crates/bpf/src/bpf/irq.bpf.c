@@ -6,6 +6,9 @@
  * that a thread serves at the end of a call of its own, as for what it sends to this host, is told
  * from one that interrupts it: there, the kernel keeps the thread from being preempted
  * (__local_bh_enable_ip).
+ *
+ * There must be no program at irq_work_entry and irq_work_exit: before 6.17, the end of a program
+ * may ask for such an interrupt (rcu_read_unlock_special), and so could go on without end.
  */
 #include "kern_io.h"
 #include <bpf/bpf_helpers.h>
@@ -151,18 +154,6 @@ SEC("tp_btf/local_timer_exit")
 int on_timer_ended(unsigned long long *ctx)
 {
 	return hard_ended(IRQ_TIMER, 0);
-}
-
-SEC("tp_btf/irq_work_entry")
-int on_work_began(unsigned long long *ctx)
-{
-	return hard_began();
-}
-
-SEC("tp_btf/irq_work_exit")
-int on_work_ended(unsigned long long *ctx)
-{
-	return hard_ended(IRQ_WORK, 0);
 }
 
 static __always_inline int call_began(void)

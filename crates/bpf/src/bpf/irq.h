@@ -14,7 +14,6 @@ enum irq_kind {
 	IRQ_DEVICE = 1,
 	IRQ_TIMER = 2, /* of the CPU itself, where the kernel does not handle it like a device's */
 	IRQ_CALL = 3,  /* another CPU has this one call a function */
-	IRQ_WORK = 4,  /* work that was put off until the CPU takes interrupts */
 };
 
 /* In what a soft interrupt was served. */

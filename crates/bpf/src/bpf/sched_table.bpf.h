@@ -19,22 +19,6 @@ static __noinline int copy_comm(struct sched_thread *t, struct task_struct *task
 	return 0;
 }
 
-/* The thread has left its CPU for the last time. */
-static __noinline int note_end(struct sched_thread *t, struct task_struct *prev)
-{
-	struct sched_watch *w;
-
-	t->dead_epoch = epoch;
-	if (t->tid == t->tgid)
-		copy_comm(t, prev);
-	if (!tells_sleeps || !t->watched)
-		return 0;
-	w = watch_of(t->tid);
-	if (w)
-		watch_end(t->tid, t->tgid, address_of(&w->cell, prev));
-	return 0;
-}
-
 /*
  * Whether to read the comm of a process again. Reading it at each switch would touch two more cache
  * lines. An exec usually comes early in the life of a process; a later change is noticed within 16
@@ -248,7 +232,7 @@ static __always_inline struct sched_thread *find_leaving(struct sched_area *area
 		noted->in_state_ns[ST_ON_CPU] += now - noted->since_ns;
 		noted->since_ns = now;
 		noted->state = ST_DEAD;
-		note_end(noted, prev);
+		noted->dead_epoch = epoch;
 		barrier();
 		noted->seq++;
 		since = now;

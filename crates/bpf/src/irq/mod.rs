@@ -49,8 +49,6 @@ pub enum Kind {
     Timer,
     /// Another CPU, which has this one call a function.
     Call,
-    /// Work that was put off until the CPU takes interrupts.
-    Work,
 }
 
 impl Kind {
@@ -247,7 +245,6 @@ fn decode(key: &irq_key, sum: &irq_sum) -> Option<Interrupts> {
             () if is(irq_kind::IRQ_DEVICE) => Kind::Device(key.line),
             () if is(irq_kind::IRQ_TIMER) => Kind::Timer,
             () if is(irq_kind::IRQ_CALL) => Kind::Call,
-            () if is(irq_kind::IRQ_WORK) => Kind::Work,
             () => return None,
         },
         context: match () {

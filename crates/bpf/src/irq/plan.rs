@@ -23,8 +23,6 @@ pub struct IrqPlan {
     pub timer: bool,
     /// Calls of functions that other CPUs ask for are told.
     pub calls: bool,
-    /// Work is told that was put off until the CPU takes interrupts.
-    pub work: bool,
     /// Distance in bytes from a CPU's run queue to its preempt count, which tells soft interrupts that a thread asked for
     /// from those that interrupt it; 0 = not known.
     pub preempt_minus_rq: i64,
@@ -48,7 +46,6 @@ impl IrqPlan {
                 && ["call_function_single_entry", "call_function_single_exit"]
                     .iter()
                     .all(|name| has(name, 1)),
-            work: has("irq_work_entry", 1) && has("irq_work_exit", 1),
             preempt_minus_rq: preempt_minus_rq(facts).unwrap_or(0),
         };
         if plan.programs().is_empty() {
@@ -82,8 +79,6 @@ impl IrqPlan {
             (self.devices, "on_device_ended"),
             (self.timer, "on_timer_began"),
             (self.timer, "on_timer_ended"),
-            (self.work, "on_work_began"),
-            (self.work, "on_work_ended"),
             (self.calls, "on_call_began"),
             (self.calls, "on_call_ended"),
             (self.calls, "on_single_began"),

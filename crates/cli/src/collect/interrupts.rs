@@ -263,7 +263,6 @@ fn tick(one: &Interrupts, second: Second, proc: ProcId, names: &mut DeviceNames)
         Kind::Device(irq) => (InterruptKind::Device, Some(irq), names.of(irq)),
         Kind::Timer => (InterruptKind::Timer, None, String::new()),
         Kind::Call => (InterruptKind::Processor, None, "CAL".to_owned()),
-        Kind::Work => (InterruptKind::Processor, None, "IWI".to_owned()),
     };
     let all = |of: u64| match one.kind.is_frequent() {
         true => (of as f64 * second.frequent_stands_for) as u64,
@@ -394,7 +393,7 @@ mod tests {
         let dir = std::env::temp_dir().join("no such directory");
         let mut names = DeviceNames { dir, known: BTreeMap::new() };
         let second = Second { frequent_stands_for: 5.0, ..SECOND };
-        let all = [Kind::Soft(3), Kind::Timer, Kind::Call, Kind::Work];
+        let all = [Kind::Soft(3), Kind::Timer, Kind::Call];
         let all = all.map(|kind| one(7, LEAST_NS, kind)).to_vec();
         let told = ticks(all, second, &mut names, &mut |of| ProcId(of.tgid));
         let of: BTreeMap<_, _> = told
@@ -406,7 +405,6 @@ mod tests {
             ((InterruptKind::Soft, "NET_RX"), many),
             ((InterruptKind::Timer, ""), few),
             ((InterruptKind::Processor, "CAL"), many),
-            ((InterruptKind::Processor, "IWI"), few),
         ];
         assert_eq!(of, expected.into());
     }

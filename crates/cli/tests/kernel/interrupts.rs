@@ -177,7 +177,7 @@ fn as_many_as_the_kernel_counts() {
     for name in seen[0].1.keys() {
         let kind = match name.as_str() {
             "LOC" => "kind = 'timer'".to_owned(),
-            "CAL" | "IWI" => format!("kind = 'processor' AND name = '{name}'"),
+            "CAL" => "kind = 'processor' AND name = 'CAL'".to_owned(),
             name if name.parse::<u32>().is_ok() => format!("kind = 'device' AND irq = {name}"),
             name if around(name) > 0
                 && ["NET_RX", "NET_TX", "TIMER", "BLOCK", "TASKLET", "SCHED", "RCU"]

@@ -15,7 +15,7 @@ pub enum InterruptKind {
     Device,
     /// A hard interrupt of the CPU's timer.
     Timer,
-    /// A hard interrupt by another CPU, or by this one for itself.
+    /// A hard interrupt by another CPU.
     Processor,
 }
 
@@ -48,7 +48,7 @@ pub struct InterruptTick {
     /// Number of a device's interrupt, as in `/proc/interrupts`.
     pub irq: Option<u32>,
     /// The vector of a soft interrupt as in `/proc/softirqs`, the names of a device's handlers, the row of a processor's in
-    /// `/proc/interrupts`: `CAL` (another CPU has this one call a function), `IWI` (work that was put off); empty = not known.
+    /// `/proc/interrupts`: `CAL` (another CPU has this one call a function); empty = not known.
     pub name: String,
     /// In what it was served.
     pub context: InterruptContext,

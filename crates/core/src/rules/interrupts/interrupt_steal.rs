@@ -132,7 +132,7 @@ impl<'g, 'v> Loser<'g, 'v> {
                 "it waits for sockets of the network itself: some of the packets that interrupt it may be its own",
             ));
         }
-        let calls = first.kind == InterruptKind::Processor && first.name == "CAL";
+        let calls = first.kind == InterruptKind::Processor;
         (calls && self.usage.threads_max > 1).then_some((
             "own threads",
             "it has several threads: each of them that unmaps or protects memory has the others interrupted, and so has each \

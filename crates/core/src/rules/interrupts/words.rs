@@ -15,7 +15,6 @@ pub(super) fn name(source: &InterruptSource) -> String {
         (InterruptKind::Device, Some(irq)) => format!("interrupt {irq} ({})", ticked(&source.name)),
         (InterruptKind::Device, None) => "the interrupt of a device".into(),
         (InterruptKind::Timer, _) => "the timer".into(),
-        (InterruptKind::Processor, _) if source.name == "IWI" => "work put off (IWI)".into(),
         (InterruptKind::Processor, _) => "calls by other CPUs (CAL)".into(),
     }
 }
@@ -34,7 +33,6 @@ pub(super) fn purpose(source: &InterruptSource) -> &'static str {
         (InterruptKind::Soft, _) => "not known",
         (InterruptKind::Device, _) => "a device",
         (InterruptKind::Timer, _) => "the clock tick, and precise timers that expire",
-        (InterruptKind::Processor, "IWI") => "what the kernel puts off until interrupts are on",
         (InterruptKind::Processor, _) => {
             "threads that are woken there, and memory that threads of the process unmap"
         }
@@ -74,7 +72,7 @@ pub(super) fn fix(source: &InterruptSource, cpu: u32) -> Fix {
             ),
             "what waits for these timers may need their precision",
         ),
-        (InterruptKind::Processor, "CAL") => (
+        (InterruptKind::Processor, _) => (
             format!(
                 "find who has CPU {cpu} called (`perf record -a -g -e ipi:ipi_send_cpu,ipi:ipi_send_cpumask -- sleep 5` from \
                  Linux 6.4 on): threads of the process itself that unmap, protect or give back memory (`munmap`, `mprotect`, \
@@ -82,7 +80,7 @@ pub(super) fn fix(source: &InterruptSource, cpu: u32) -> Fix {
             ),
             "memory that is kept instead of given back is missing elsewhere",
         ),
-        (InterruptKind::Soft | InterruptKind::Processor, _) => (
+        (InterruptKind::Soft, _) => (
             format!("find what asks for {} on CPU {cpu}, and move it to another CPU", name(source)),
             "the other CPU's threads pay for it",
         ),
