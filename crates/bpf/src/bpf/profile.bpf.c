@@ -13,9 +13,7 @@
 #include "profile.h"
 #include "read.bpf.h"
 #include "current.bpf.h"
-
-/* include/uapi/linux/bpf.h */
-#define BPF_F_USER_STACK (1ULL << 8)
+#include "stack.bpf.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -32,12 +30,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct profile_cpu);
 } cpus SEC(".maps");
-
-/* Frames in what a helper said; 0 = there is no such stack. */
-static __always_inline __u16 frames(long bytes)
-{
-	return bytes > 0 ? bytes / sizeof(__u64) : 0;
-}
 
 SEC("perf_event")
 int on_beat(struct bpf_perf_event_data *context)

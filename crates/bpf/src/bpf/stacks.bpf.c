@@ -18,6 +18,7 @@
 #include "stacks.h"
 #include "read.bpf.h"
 #include "current.bpf.h"
+#include "stack.bpf.h"
 
 /* Set by the loader: size of the scheduler probe's table of watched threads, a power of two, - 1.
  */
@@ -29,9 +30,6 @@ const volatile __s32 ioctl_call = -1;
 #include "watch.bpf.h"
 #include "call.bpf.h"
 #include "context.bpf.h"
-
-/* include/uapi/linux/bpf.h */
-#define BPF_F_USER_STACK (1ULL << 8)
 
 /*
  * In each slot of time, 134 ms, so many sleeps of a thread at one place are all looked at, of as
@@ -84,12 +82,6 @@ static __always_inline struct stacks_entry *next_entry(struct stacks_cpu *cpu, _
 	__u32 place = number * STACK_ENTRIES + cpu->written % STACK_ENTRIES;
 
 	return bpf_map_lookup_elem(&entries, &place);
-}
-
-/* Frames in what a helper said; 0 = there is no such stack. */
-static __always_inline __u16 frames(long bytes)
-{
-	return bytes > 0 ? bytes / sizeof(__u64) : 0;
 }
 
 /* Notes who this CPU runs, and in what call. Returns the flags of that thread. */
@@ -187,8 +179,8 @@ int on_sleep(unsigned long long *ctx)
 	if (!s->weight || !entry)
 		return 0;
 	note_thread(cpu, entry);
-	s->in_kernel = parts_of(state, entry->call);
-	note_stack(ctx, entry, s->in_kernel);
+	s->parts = parts_of(state, entry->call);
+	note_stack(ctx, entry, s->parts);
 	entry->since_ns = now;
 	entry->slept_ns = 0;
 	entry->sleeper = tid;
@@ -235,7 +227,7 @@ int on_end(unsigned long long *ctx)
 		if (note_thread(cpu, entry) & PF_KTHREAD)
 			entry->tgid = 0;
 		else
-			note_stack(ctx, entry, s->in_kernel);
+			note_stack(ctx, entry, s->parts);
 	}
 	entry->since_ns = since;
 	entry->slept_ns = now > since ? now - since : 1;

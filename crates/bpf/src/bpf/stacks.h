@@ -28,7 +28,7 @@ struct stacks_sleeper {
 	__u32 tid;
 	__u32 weight;               /* of this sleep */
 	__u16 sleeps[STACK_PLACES]; /* that began in it, by place */
-	__u32 in_kernel;            /* this sleep: enum stack_parts */
+	__u32 parts;                /* of its stacks that are read: enum stack_parts */
 	__u8 pad[4];
 };
 

@@ -360,18 +360,19 @@ tables! {
         system_ns,
     }
     /// Interrupts of one kind on one CPU, while threads of one process held it (BPF probe of interrupts). Where there are
-    /// too many soft ones, they are watched in some of the tenths of a second, which stand for the others. A recording of version 2 may lack the table, which
+    /// too many soft ones and calls by other CPUs, they are watched in some of the tenths of a second, which stand for the others. A recording of version 2 may lack the table, which
     /// was added later.
     "interrupts" over tick, since 2, Presence::Added => Interrupts(InterruptTick) {
         /// the process; 4294967295 = the CPU was idle, or they took little from each of several processes
         proc,
         /// number of the CPU
         cpu,
-        /// `soft`, `device` or `timer` (of the CPU)
+        /// `soft`, `device`, `timer` (of the CPU) or `processor` (another CPU)
         kind,
         /// number of a device's interrupt, as in `/proc/interrupts`
         irq,
-        /// the vector of a soft interrupt as in `/proc/softirqs`, the names of a device's handlers; empty = not known
+        /// the vector of a soft interrupt as in `/proc/softirqs`, the names of a device's handlers, the row of a
+        /// processor's in `/proc/interrupts` (`CAL`); empty = not known
         name,
         /// `interrupts`: it interrupted the thread; `own_call`: the thread asked for it, and it was served at the end of its
         /// call, or by a thread of the kernel that serves them; `not_known`: which of both
