@@ -5,13 +5,15 @@ use super::super::names;
 use crate::finding::{
     FunctionShare, ProcessProfile, Profile, SleepProfile, SleepStackShare, StackShare,
 };
+use crate::recording::KERNEL_MARK;
 use crate::text::escape::identifier;
 use crate::text::units::{count, counted, duration, share};
 
 /// Columns of the name of a function.
 const NAME_COLUMNS: usize = 100;
-/// Functions of a stack that are shown: the innermost ones.
+/// Functions of a stack that are shown: the innermost ones, of a stack that goes on in the kernel those of each part.
 const FRAMES: usize = 8;
+const FRAMES_OF_PART: usize = 4;
 /// Share from which on it is said that names are missing.
 const MANY: f64 = 0.1;
 
@@ -63,10 +65,15 @@ pub(in super::super) fn stack(stack: &StackShare) -> String {
 }
 
 fn innermost(frames: &[String]) -> String {
-    let left_out = frames.len().saturating_sub(FRAMES);
-    let before = if left_out > 0 { "… > " } else { "" };
-    let frames = frames[left_out..].iter().map(|frame| identifier(frame, NAME_COLUMNS));
-    format!("{before}{}", frames.collect::<Vec<_>>().join(" > "))
+    let of_program = frames.iter().take_while(|frame| !frame.ends_with(KERNEL_MARK)).count();
+    let (program, kernel) = frames.split_at(of_program);
+    let most = if program.is_empty() || kernel.is_empty() { FRAMES } else { FRAMES_OF_PART };
+    let shown = [program, kernel].into_iter().flat_map(|part| {
+        let left_out = part.len().saturating_sub(most);
+        let dots = (left_out > 0).then(|| "…".to_owned());
+        dots.into_iter().chain(part[left_out..].iter().map(|it| identifier(it, NAME_COLUMNS)))
+    });
+    shown.collect::<Vec<_>>().join(" > ")
 }
 
 /// Whose sleep.
@@ -80,4 +87,20 @@ pub(in super::super) fn sleep_stack(stack: &SleepStackShare) -> String {
     let call = identifier(&stack.call, NAME_COLUMNS);
     let by = stack.waker.as_ref().map(|waker| format!(", by {},", names::entity(waker)));
     format!("{call}{} in {}", by.unwrap_or_default(), innermost(&stack.frames))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::innermost;
+
+    #[test]
+    fn a_stack_that_goes_on_in_the_kernel_shows_the_programs_part_too() {
+        let frames = |all: &str| all.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let program = innermost(&frames("a b c d e f g h i"));
+        assert_eq!(program, "… > `b` > `c` > `d` > `e` > `f` > `g` > `h` > `i`");
+        let both = innermost(&frames("a b c d e 1_[k] 2_[k] 3_[k] 4_[k] 5_[k]"));
+        let kernel = "`2_[k]` > `3_[k]` > `4_[k]` > `5_[k]`";
+        assert_eq!(both, format!("… > `b` > `c` > `d` > `e` > … > {kernel}"));
+        assert_eq!(innermost(&frames("a 1_[k]")), "`a` > `1_[k]`");
+    }
 }
