@@ -27,7 +27,7 @@ type Hooks = BTreeMap<String, u32>;
 const HOOK: &str = "btf_trace_";
 
 /// The fields that plans ask for. No others are looked up.
-const FIELDS: [&[Fields]; 12] = [
+const FIELDS: [&[Fields]; 13] = [
     sched::plan::NEEDED,
     sched::plan::OF_SLEEPS,
     sched::plan::DIFFERING,
@@ -36,6 +36,7 @@ const FIELDS: [&[Fields]; 12] = [
     irq::NEEDED,
     net::NEEDED,
     net::OF_SENDING,
+    net::OF_UNREAD,
     syscalls::NEEDED,
     profile::NEEDED,
     reclaim::NEEDED,

@@ -123,7 +123,7 @@ pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
         }
     }
     running.push(Running::new(
-        &[Source::Tcp, Source::Connections, Source::Sockets],
+        &[Source::Tcp, Source::Connections, Source::Unread, Source::Sockets],
         NetCollector::open(cx, net),
     ));
     if cx.asked.profile {

@@ -157,7 +157,7 @@ struct task_struct___new_state {
 };
 
 struct task_struct___old_state {
-	volatile long state;
+	long state;
 };
 
 /* from 6.18: "sched/fair: Switch to task based throttle model" */
@@ -180,6 +180,7 @@ struct file;
 
 struct bpf_iter__task_file {
 	struct bpf_iter_meta *meta;
+	struct task_struct *task;
 	struct file *file;
 };
 

@@ -66,6 +66,9 @@ struct inet_connection_sock {
 	__u32 icsk_rto;
 	__u8 icsk_retransmits;
 	__u8 icsk_pending;
+	struct {
+		__u32 lrcvtime; /* in jiffies: when something to read came last */
+	} icsk_ack;
 };
 
 struct tcp_sock {
@@ -101,8 +104,27 @@ struct unix_sock {
 	struct unix_address *addr; /* that it was bound to, or that its listener was */
 };
 
+struct list_head {
+	struct list_head *next;
+	struct list_head *prev;
+};
+
+struct wait_queue_head {
+	struct list_head head;
+};
+
+struct wait_queue_entry {
+	void *private;
+	struct list_head entry;
+};
+
+struct socket_wq {
+	struct wait_queue_head wait;
+};
+
 struct socket {
 	struct sock *sk;
+	struct socket_wq wq;
 };
 
 struct socket_alloc {
@@ -110,30 +132,34 @@ struct socket_alloc {
 	struct inode vfs_inode;
 };
 
-struct list_head {
-	struct list_head *next;
-	struct list_head *prev;
-};
-
 struct epoll_filefd {
 	struct file *file;
 };
 
-struct epitem {
-	struct list_head rdllink;
-	struct epoll_filefd ffd;
+struct epoll_event {
+	__u32 events;
 };
 
 struct eventpoll {
+	struct wait_queue_head wq;
 	struct list_head rdllist;
 };
 
-/* --- for what poll and select wait --- */
-
-struct wait_queue_entry {
-	void *private;
-	struct list_head entry;
+struct epitem {
+	struct list_head rdllink; /* in `rdllist`, or with itself */
+	struct epoll_filefd ffd;
+	struct eventpoll *ep;
+	struct epoll_event event;
 };
+
+/* An event poll in a file's queue of waiting threads. */
+struct eppoll_entry {
+	struct epitem *base;
+	struct wait_queue_entry wait;
+	struct wait_queue_head *whead;
+};
+
+/* --- for what poll and select wait --- */
 
 struct poll_table_entry {
 	struct file *filp;
@@ -158,6 +184,10 @@ struct poll_wqueues {
 /* include/net/tcp_states.h */
 #define TCP_ESTABLISHED 1
 #define TCP_CLOSE       7
+#define TCP_CLOSE_WAIT  8 /* the other end sends no more */
+
+/* include/uapi/linux/eventpoll.h: EPOLLIN, EPOLLRDNORM */
+#define EPOLL_READS 0x41
 
 /* include/uapi/linux/in.h */
 #define IPPROTO_TCP 6

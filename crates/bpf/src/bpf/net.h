@@ -57,6 +57,36 @@ struct net_sending {
 	__u32 pad;
 };
 
+/* What the thread does that fetches from an event poll what is ready. */
+enum net_reader_state {
+	READER_UNKNOWN, /* it is not known which one that is */
+	READER_ON_CPU,
+	READER_QUEUED, /* it would run; a CPU limit may forbid it */
+	READER_ASLEEP, /* on something else than the event poll */
+};
+
+/* A connection with something to read that its event poll has ready and nobody has fetched. The
+ * last one of an iteration is none: it has in `watched` how many connections event polls watch. */
+struct net_unread {
+	struct net_ends ends;
+	__u32 unread_bytes;
+	__u32 age_jiffies; /* since something to read came last */
+	__u32 reader;      /* thread id; 0 = not known */
+	__u32 state;       /* enum net_reader_state */
+	__u32 watched;
+	__u32 pad;
+};
+
+/* The thread that was first seen to wait in an event poll. */
+struct net_reader {
+	__u64 poll;
+	__u64 task;
+	__u32 tid;
+	__u32 seen;    /* times */
+	__u32 several; /* others were seen, too */
+	__u32 pad;
+};
+
 struct net_cpu {
 	__u64 head; /* entries ever written to this CPU's part of the log */
 	__u64 runs;
@@ -66,6 +96,7 @@ struct net_cpu {
 
 _Static_assert(sizeof(struct net_resent) == 104, "no hidden padding");
 _Static_assert(sizeof(struct net_sending) == 96, "no hidden padding");
+_Static_assert(sizeof(struct net_unread) == 88, "no hidden padding");
 _Static_assert(sizeof(struct net_cpu) == 64, "CPUs do not share cache lines");
 
 #endif

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The network probe: which connections of TCP had to send again, and why; and by what connections are held up that have
-//! something to send.
+//! The network probe: which connections of TCP had to send again, and why; by what connections are held up that have
+//! something to send; and what they have received that nobody fetches.
 
 mod plan;
 mod sending;
+mod unread;
 
 pub use plan::NetPlan;
 pub use sending::Sending;
+pub use unread::{Reader, Unread, Waiting};
 
-pub(crate) use plan::{FILE_ITERATOR, NEEDED, OF_SENDING};
+pub(crate) use plan::{FILE_ITERATOR, NEEDED, OF_SENDING, OF_UNREAD};
 
 use crate::log::{self, Log};
 use crate::mapped::{Mapped, MappedOnUse, Plain};
@@ -98,7 +100,7 @@ pub struct NetProbe {
 
 impl NetProbe {
     /// Loads the programs and attaches that at the hook. `cpus` = number of possible CPUs of the host. Without a target
-    /// the one that [`NetProbe::sending`] runs is not loaded.
+    /// those that [`NetProbe::sending`] and [`NetProbe::unread`] run are not loaded.
     ///
     /// # Errors
     /// The error of libbpf or the kernel, with the operation that failed.
@@ -137,6 +139,16 @@ impl NetProbe {
     pub fn sending(&self, pid: u32) -> Result<Vec<Sending>, String> {
         let written = self.object.iterate_process(plan::ON_FILE, pid)?;
         Ok(sending::decode(&written))
+    }
+
+    /// What connections of a process have received that its event polls have ready and nobody has fetched, unless the
+    /// kernel cannot tell ([`NetPlan::no_unread`]). It takes no lock either.
+    ///
+    /// # Errors
+    /// As of [`NetProbe::sending`].
+    pub fn unread(&self, pid: u32) -> Result<Unread, String> {
+        let written = self.object.iterate_process(plan::ON_UNREAD, pid)?;
+        Ok(unread::decode(&written, self.ns_per_jiffy))
     }
 
     /// The length of the kernel's jiffy, in which the states of connections are counted.

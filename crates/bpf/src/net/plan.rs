@@ -40,11 +40,27 @@ pub(crate) const OF_SENDING: &[Fields] = &[
     ("bpf_iter_aux_info", &["task"]),
 ];
 
+/// The fields that it takes to see what waits to be read, besides those.
+pub(crate) const OF_UNREAD: &[Fields] = &[
+    ("tcp_sock", &["rcv_nxt", "copied_seq"]),
+    ("inet_connection_sock", &["icsk_ack"]),
+    ("socket", &["wq"]),
+    ("socket_wq", &["wait"]),
+    ("wait_queue_head", &["head"]),
+    ("wait_queue_entry", &["private", "entry"]),
+    ("eppoll_entry", &["base", "wait", "whead"]),
+    ("epitem", &["rdllink", "ffd", "ep", "event"]),
+    ("eventpoll", &["wq"]),
+    ("task_struct", &["on_cpu", "group_leader"]),
+];
+
 /// The function that exists where `iter/task_file` programs can be attached.
 pub(crate) const FILE_ITERATOR: &str = "bpf_iter_task_file";
 
 /// The program that runs over the files of a process.
 pub(super) const ON_FILE: &str = "on_file";
+/// The one that runs over them for what waits to be read.
+pub(super) const ON_UNREAD: &str = "on_unread";
 
 /// What to load.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +70,8 @@ pub struct NetPlan {
     pub arguments: u32,
     /// Why it cannot be told by what connections are held up that have something to send, as a clause.
     pub no_sending: Option<String>,
+    /// Why it cannot be told what waits to be read, as a clause.
+    pub no_unread: Option<String>,
 }
 
 impl NetPlan {
@@ -69,7 +87,8 @@ impl NetPlan {
                 let no_sending = facts
                     .obstacle(OF_SENDING, &[])
                     .or_else(|| (!facts.has_function(FILE_ITERATOR)).then(no_iterator));
-                Ok(Self { arguments: arguments.unwrap_or(2), no_sending })
+                let no_unread = no_sending.clone().or_else(|| facts.obstacle(OF_UNREAD, &[]));
+                Ok(Self { arguments: arguments.unwrap_or(2), no_sending, no_unread })
             }
         }
     }
@@ -79,10 +98,11 @@ impl NetPlan {
         if self.arguments == 3 { "on_resent_3" } else { "on_resent_2" }
     }
 
-    /// All programs that are loaded. That over files is for the processes of a target only.
+    /// All programs that are loaded. Those over files are for the processes of a target only.
     pub(super) fn programs(&self, has_target: bool) -> Vec<&'static str> {
         let on_file = (has_target && self.no_sending.is_none()).then_some(ON_FILE);
-        [self.program()].into_iter().chain(on_file).collect()
+        let on_unread = (has_target && self.no_unread.is_none()).then_some(ON_UNREAD);
+        [self.program()].into_iter().chain(on_file).chain(on_unread).collect()
     }
 }
 
@@ -110,10 +130,13 @@ mod tests {
         assert!(why(&facts).unwrap().contains("iterator"));
         facts.functions.insert(FILE_ITERATOR);
         assert_eq!(why(&facts), None);
-        assert_eq!(NetPlan::new(&facts).unwrap().programs(true), ["on_resent_3", ON_FILE]);
-        assert_eq!(NetPlan::new(&facts).unwrap().programs(false), ["on_resent_3"]);
+        let programs = |facts: &Facts, has| NetPlan::new(facts).unwrap().programs(has);
+        assert_eq!(programs(&facts, true), ["on_resent_3", ON_FILE, ON_UNREAD]);
+        assert_eq!(programs(&facts, false), ["on_resent_3"]);
+        facts.fields.remove(&("eppoll_entry", "whead"));
+        assert_eq!(programs(&facts, true), ["on_resent_3", ON_FILE]);
         facts.fields.remove(&("bpf_iter_aux_info", "task"));
         assert_eq!(why(&facts).unwrap(), "this kernel lacks bpf_iter_aux_info.task");
-        assert_eq!(NetPlan::new(&facts).unwrap().programs(true), ["on_resent_3"]);
+        assert_eq!(programs(&facts, true), ["on_resent_3"]);
     }
 }

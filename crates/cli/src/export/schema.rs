@@ -212,7 +212,8 @@ const FLAGS: [&str; 15] = [
     "in_request",
 ];
 /// Columns that count things.
-const COUNTS: [&str; 60] = [
+const COUNTS: [&str; 61] = [
+    "looks",
     "samples",
     "bursts",
     "connections",
@@ -278,7 +279,7 @@ const COUNTS: [&str; 60] = [
 const PLAIN: [&str; 2] = ["nice", "weight"];
 
 /// Columns that hold something else than the other numbers of their table.
-pub(super) const OTHERWISE: [(&str, &str, Holds); 43] = [
+pub(super) const OTHERWISE: [(&str, &str, Holds); 46] = [
     ("interrupts", "longest_ns", Holds::Maximum),
     ("resent", "connections", Holds::Level),
     ("resent", "srtt_ns", Holds::Level),
@@ -291,6 +292,9 @@ pub(super) const OTHERWISE: [(&str, &str, Holds); 43] = [
     ("sending", "window_bytes", Holds::Level),
     ("sending", "buffer_bytes", Holds::Level),
     ("sending", "waiting_bytes", Holds::Level),
+    ("unread", "connections", Holds::Level),
+    ("unread", "longest_ns", Holds::Maximum),
+    ("unread", "waiting_bytes", Holds::Level),
     ("datagrams", "waiting_bytes", Holds::Level),
     ("datagrams", "buffer_bytes", Holds::Fact),
     ("datagrams", "most_buffer_bytes", Holds::Fact),

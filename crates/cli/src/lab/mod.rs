@@ -11,6 +11,7 @@ mod computes;
 mod crew;
 mod disk;
 mod drive;
+mod event_loop;
 mod exchange;
 mod expect;
 mod experiment;

@@ -3,6 +3,7 @@
 
 use super::computes::ComputesSpec;
 use super::crew::CrewSpec;
+use super::event_loop::LoopSpec;
 use super::exchange::ExchangeSpec;
 use super::heap::HeapSpec;
 use super::io::BrokerSpec;
@@ -43,6 +44,9 @@ pub(crate) struct VictimSpec {
     crew: Option<CrewSpec>,
     /// Or one that needs a backend. Its fault is how long that takes.
     exchange: Option<ExchangeSpec>,
+    /// Or an event loop with clients. Its fault is a request that occupies it for long.
+    #[serde(rename = "loop")]
+    event_loop: Option<LoopSpec>,
     /// Or a process that sends or receives over the network.
     network: Option<NetworkSpec>,
     /// Or a process that computes all the time, and notices when it stands still.
@@ -62,6 +66,7 @@ impl VictimSpec {
             ("reader", self.reader.is_some()),
             ("crew", self.crew.is_some()),
             ("exchange", self.exchange.is_some()),
+            ("loop", self.event_loop.is_some()),
             ("network", self.network.is_some()),
             ("computes", self.computes.is_some()),
             ("heap", self.heap.is_some()),
@@ -72,7 +77,7 @@ impl VictimSpec {
             ensure!(!own_work, "`victim.{key}` has no `threads`, `work_us` and `period_us`");
         } else if !chosen.is_empty() {
             bail!(
-                "`victim` is a `broker`, a `service`, a `reader`, a `crew`, an `exchange`, of the `network`, a `heap` or `computes`"
+                "`victim` is a `broker`, a `service`, a `reader`, a `crew`, an `exchange`, a `loop`, of the `network`, a `heap` or `computes`"
             );
         }
         self.as_victim().validate(&self.cgroup)
@@ -94,6 +99,8 @@ impl VictimSpec {
             Box::new(crew.clone())
         } else if let Some(exchange) = &self.exchange {
             Box::new(exchange.clone())
+        } else if let Some(event_loop) = &self.event_loop {
+            Box::new(event_loop.clone())
         } else if let Some(network) = &self.network {
             Box::new(network.clone())
         } else if let Some(computes) = &self.computes {

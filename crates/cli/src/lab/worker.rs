@@ -6,6 +6,7 @@ use super::computes::{self, ComputesArgs};
 use super::crew::{self, CrewArgs};
 use super::disk::{self, DiskArgs};
 use super::drive::{self, DriveArgs};
+use super::event_loop::{self, ClientsArgs, LoopArgs};
 use super::exchange::{self, BackendArgs, ExchangeArgs};
 use super::fanout::{self, FanoutArgs};
 use super::forks::{self, ForksArgs};
@@ -87,6 +88,10 @@ enum Work {
     Exchange(ExchangeArgs),
     /// Take messages for ever
     Backend(BackendArgs),
+    /// Serve all clients with one thread, for ever
+    Loop(LoopArgs),
+    /// Be the clients of a loop from the first line of standard input to the second
+    Clients(ClientsArgs),
     /// Send or receive over the network
     Network(NetworkArgs),
     /// Compute from the first line of standard input to the second, and look when that stood still
@@ -185,6 +190,7 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<()> {
         Work::Committer(committer) => return io::commit(committer),
         Work::Network(network) => return network::work(network),
         Work::Backend(backend) => return exchange::serve(backend),
+        Work::Loop(args) => return event_loop::serve(args),
         Work::Packets(packets) => return packets::send_for_ever(packets),
         Work::Timers(timers) => return timers::set_for_ever(timers),
         Work::Fragments(fragments) => return fragments::fragment_for_ever(fragments),
@@ -197,6 +203,7 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<()> {
         Work::Computes(args) => computes::compute_until_told(args),
         Work::Crew(args) => crew::work_until_told(args),
         Work::Exchange(args) => exchange::work_until_told(args),
+        Work::Clients(args) => event_loop::ask_until_told(args),
         Work::Serve(demand) => victim::serve_until_told(demand.demand()),
         Work::Load(demand) => victim::serve_for_ever(demand.demand()),
         Work::Forks(forks) => forks::fork_for_ever(forks),

@@ -60,5 +60,6 @@ mod syncs;
 mod syscalls;
 mod unlucky;
 mod unprivileged;
+mod unread;
 mod whole_host;
 mod writeback;

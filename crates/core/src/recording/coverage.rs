@@ -42,6 +42,8 @@ pub enum Source {
     Tcp,
     /// BPF network probe over the files of the target: by what connections are held up that have something to send.
     Connections,
+    /// BPF network probe over the files of the target: what connections have received that nobody fetches.
+    Unread,
     /// `/proc/PID/net`: what sockets of UDP and listening sockets dropped.
     Sockets,
     /// BPF probe of interrupts: what they took, on which CPU, from whom.
@@ -54,7 +56,7 @@ pub enum Source {
 
 impl Source {
     /// All sources, in the order of reports.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Sched,
         Self::Timeline,
         Self::Schedstat,
@@ -71,6 +73,7 @@ impl Source {
         Self::Reclaim,
         Self::Tcp,
         Self::Connections,
+        Self::Unread,
         Self::Sockets,
         Self::Interrupts,
         Self::Profile,
@@ -86,7 +89,8 @@ impl Source {
             Self::Runtime => 3,
             // An ordinary observation has no coverage of these.
             Self::CpuCheck | Self::Syscalls | Self::Profile => 4,
-            Self::Reclaim | Self::Tcp | Self::Connections | Self::Sockets | Self::Interrupts => 5,
+            Self::Reclaim | Self::Tcp | Self::Connections | Self::Unread | Self::Sockets => 5,
+            Self::Interrupts => 5,
             _ => 1,
         }
     }
@@ -117,6 +121,7 @@ impl Source {
             Self::Reclaim => "bpf:reclaim",
             Self::Tcp => "bpf:tcp",
             Self::Connections => "bpf:connections",
+            Self::Unread => "bpf:unread",
             Self::Sockets => "/proc/PID/net",
             Self::Interrupts => "bpf:irq",
             Self::Profile => "bpf:profile",

@@ -55,7 +55,7 @@ pub use hist::{WAIT_BUCKETS, WaitHist, bucket_of, bucket_range_ns};
 pub use host_facts::{HostFacts, MOST_FACT_BYTES};
 pub use interrupts::{InterruptContext, InterruptKind, InterruptTick};
 pub use long_wait::LongWait;
-pub use net::{DatagramTick, ListenerTick, NetnsTick, ResentTick, SendingTick};
+pub use net::{DatagramTick, ListenerTick, NetnsTick, ResentTick, SendingTick, UnreadTick};
 pub use profile::{FRAME_END, KERNEL_MARK, ProfileRecord, ProfileSpan, ProfileStack, SleepStack};
 pub use reclaim::{MemoryBound, MemoryReading, ReclaimKind, ReclaimTick};
 pub use runtime::{Confidence, NamedThreads, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
@@ -129,6 +129,9 @@ pub enum Record {
     /// By what a connection of TCP of the target was held up that had something to send (BPF network probe), each second or
     /// less often. Absent when the target is the host.
     Sending(Box<SendingTick>),
+    /// What connections of a process of the target had received while nobody fetched it, each second. Absent when there was
+    /// nothing of that, or the target is the host.
+    Unread(Box<UnreadTick>),
     /// What a socket of UDP dropped, each second.
     Datagrams(Box<DatagramTick>),
     /// Requests for connections in a network namespace, each second.
@@ -194,6 +197,7 @@ impl Record {
             Self::Interrupts(it) => &**it,
             Self::Resent(it) => &**it,
             Self::Sending(it) => &**it,
+            Self::Unread(it) => &**it,
             Self::Datagrams(it) => &**it,
             Self::Netns(it) => &**it,
             Self::Listener(it) => &**it,

@@ -91,6 +91,47 @@ pub struct SendingTick {
 
 observed! { it: SendingTick over t0_ns..t1_ns, from Source::Connections; to it.proc }
 
+/// What connections of a process of the target had received while nobody fetched it, at looks some ten times a second (BPF
+/// network probe, over the files of the target's processes). A connection counts if its event poll has had it ready for
+/// some milliseconds. Each look stands for the time since the one before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreadTick {
+    /// Start.
+    pub t0_ns: u64,
+    /// End.
+    pub t1_ns: u64,
+    /// The process; a record always has it.
+    pub proc: Option<ProcId>,
+    /// Its thread that should have fetched most of it; `None` = not known.
+    pub tid: Option<u32>,
+    /// Most connections that its event polls watched at a look.
+    pub connections: u64,
+    /// Number of looks.
+    pub looks: u64,
+    /// Number of times that a connection was found so.
+    pub samples: u64,
+    /// The time of all connections in which they were so, added up.
+    pub unread_ns: u64,
+    /// The time in which at least one was so.
+    pub late_ns: u64,
+    /// Of this: the thread that should have fetched what had waited longest was on a CPU.
+    pub on_cpu_ns: u64,
+    /// Of this: it waited for a CPU, or for its CPU limit.
+    pub queued_ns: u64,
+    /// Of this: it slept on something else.
+    pub asleep_ns: u64,
+    /// The longest time for which something was found to have waited.
+    pub longest_ns: u64,
+    /// Own address and port of the connection on which that was.
+    pub local: String,
+    /// Address and port of its other end.
+    pub remote: String,
+    /// Bytes that waited there.
+    pub waiting_bytes: u64,
+}
+
+observed! { it: UnreadTick over t0_ns..t1_ns, from Source::Unread; to it.proc }
+
 /// Datagrams that a socket of UDP dropped in a second, because its receive buffer was full or for lack of memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatagramTick {

@@ -5,7 +5,8 @@
 use super::{
     BlameTick, BlockRecord, CpuCheckRecord, DeviceBin, DiskCounters, IdleTick, LoadBin, LongWait,
     NamedThreads, ObserverTick, PairRound, ProcessTick, ProfileRecord, Record, ResentTick, Run,
-    SchedstatTick, SendingTick, SyscallFile, SyscallRecord, SyscallSpan, SyscallTotal, WaitHist,
+    SchedstatTick, SendingTick, SyscallFile, SyscallRecord, SyscallSpan, SyscallTotal, UnreadTick,
+    WaitHist,
 };
 
 /// What all amounts of a recording may come to, whatever their unit. A fourth of what 64 bits hold: sums in which an
@@ -107,6 +108,13 @@ fn sending(it: &SendingTick) -> u64 {
     sum(times.into_iter().chain(sizes).chain(it.srtt_ns))
 }
 
+fn unread(it: &UnreadTick) -> u64 {
+    let UnreadTick { connections, looks, samples, unread_ns, late_ns, on_cpu_ns, .. } = *it;
+    let counts = [connections, looks, samples, unread_ns, late_ns, on_cpu_ns];
+    let rest = [it.queued_ns, it.asleep_ns, it.longest_ns, it.waiting_bytes];
+    sum(counts.into_iter().chain(rest))
+}
+
 fn resent(it: &ResentTick) -> u64 {
     let ResentTick { connections, times, dropped_here, requests, timeouts, probes, .. } = *it;
     let ResentTick { timeout_ns, recoveries, recovery_ns, rto_ns, segments, .. } = *it;
@@ -150,6 +158,7 @@ fn amount(record: &Record) -> u64 {
         Record::Interrupts(it) => sum([it.ns, it.count, it.bursts, it.longest_ns]),
         Record::Resent(it) => resent(it),
         Record::Sending(it) => sending(it),
+        Record::Unread(it) => unread(it),
         Record::Datagrams(it) => {
             let sizes = it.buffer_bytes.into_iter().chain(it.most_buffer_bytes);
             sum(sizes.chain([it.drops, it.waiting_bytes]))

@@ -31,7 +31,9 @@ pub use host::{CpuTotals, CpuView, Load, ObserverView, PsiView};
 pub use interrupts::{BURST_PAUSE_NS, InterruptKey, InterruptSource, InterruptView, Interrupted};
 pub use limits::ProcessLimit;
 pub use longest_wait::WholeWait;
-pub use net::{Connection, Connections, Datagrams, Listener, NetKey, NetView, NetnsTotals, Sender};
+pub use net::{
+    Connection, Connections, Datagrams, Listener, NetKey, NetView, NetnsTotals, Sender, Unread,
+};
 pub use over_time::{Heat, OverTime};
 pub use plots::{DevicePlot, LoadPlot, Plots, ThreadPlot};
 pub use process::{Delay, Group, GroupCulprit, Groups, Idle, ProcessView, ThreadNameTotals, Usage};
@@ -147,6 +149,7 @@ impl Fold {
             Record::Interrupts(tick) => view.interrupts.tick(tick),
             Record::Resent(tick) => view.net.resent(tick),
             Record::Sending(tick) => view.net.sending(tick),
+            Record::Unread(tick) => view.net.unread(tick),
             Record::Datagrams(tick) => view.net.datagrams(tick),
             Record::Netns(tick) => view.net.netns(tick),
             Record::Listener(tick) => view.net.listener(tick),

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the network lost, by connection and socket.
 
-use crate::recording::{DatagramTick, ListenerTick, NetnsTick, ProcId, ResentTick, SendingTick};
+use crate::recording::{
+    DatagramTick, ListenerTick, NetnsTick, ProcId, ResentTick, SendingTick, UnreadTick,
+};
 use std::collections::BTreeMap;
 
 /// Connections, and sockets of each kind, that are kept one by one.
@@ -128,6 +130,63 @@ impl Sender {
     }
 }
 
+/// What waited to be read by a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unread {
+    /// The sums of its ticks; of levels the most, and all about the connection on which something waited longest.
+    pub sum: UnreadTick,
+    /// Length of these ticks.
+    pub seen_ns: u64,
+    /// The time in which at least one connection waited, by the thread that should have read; not all that there were may
+    /// be here.
+    by_thread: BTreeMap<Option<u32>, u64>,
+}
+
+impl Unread {
+    fn push(&mut self, tick: &UnreadTick) {
+        let sum = &mut self.sum;
+        if self.seen_ns == 0 {
+            (sum.t0_ns, sum.proc) = (tick.t0_ns, tick.proc);
+        }
+        sum.t1_ns = tick.t1_ns;
+        self.seen_ns = self.seen_ns.saturating_add(tick.t1_ns.saturating_sub(tick.t0_ns));
+        sum.connections = sum.connections.max(tick.connections);
+        for (to, more) in [
+            (&mut sum.looks, tick.looks),
+            (&mut sum.samples, tick.samples),
+            (&mut sum.unread_ns, tick.unread_ns),
+            (&mut sum.late_ns, tick.late_ns),
+            (&mut sum.on_cpu_ns, tick.on_cpu_ns),
+            (&mut sum.queued_ns, tick.queued_ns),
+            (&mut sum.asleep_ns, tick.asleep_ns),
+        ] {
+            *to = to.saturating_add(more);
+        }
+        if tick.longest_ns > sum.longest_ns {
+            (sum.longest_ns, sum.waiting_bytes) = (tick.longest_ns, tick.waiting_bytes);
+            (sum.local, sum.remote) = (tick.local.clone(), tick.remote.clone());
+        }
+        if self.by_thread.len() < KEPT || self.by_thread.contains_key(&tick.tid) {
+            let ns = self.by_thread.entry(tick.tid).or_default();
+            *ns = ns.saturating_add(tick.late_ns);
+        }
+    }
+
+    /// The thread that should have read most, and the part of the time, 0..1, in which it was that one; `None` = not known.
+    #[must_use]
+    pub fn thread(&self) -> Option<(u32, f64)> {
+        let most = self.by_thread.iter().filter_map(|(tid, ns)| Some(((*tid)?, *ns)));
+        let (tid, ns) = most.max_by_key(|(_, ns)| *ns)?;
+        Some((tid, ns as f64 / self.sum.late_ns.max(1) as f64))
+    }
+
+    /// The time in which something waited because its reader was occupied: it computed, or slept on something else.
+    #[must_use]
+    pub fn occupied_ns(&self) -> u64 {
+        self.sum.on_cpu_ns.saturating_add(self.sum.asleep_ns)
+    }
+}
+
 /// What a socket of UDP dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Datagrams {
@@ -177,6 +236,7 @@ pub type Connections = BTreeMap<NetKey, Connection>;
 pub struct NetView {
     connections: Connections,
     senders: BTreeMap<NetKey, Sender>,
+    unread: BTreeMap<NetKey, Unread>,
     datagrams: BTreeMap<NetKey, Datagrams>,
     listeners: BTreeMap<NetKey, Listener>,
     namespaces: BTreeMap<u32, NetnsTotals>,
@@ -202,6 +262,11 @@ impl NetView {
         let (local, remote) = (text(&tick.local), text(&tick.remote));
         let key = NetKey { proc: tick.proc, netns: tick.netns, local, remote };
         entry(&mut self.senders, key).push(tick);
+    }
+
+    pub(super) fn unread(&mut self, tick: &UnreadTick) {
+        let key = NetKey { proc: tick.proc, ..NetKey::default() };
+        entry(&mut self.unread, key).push(tick);
     }
 
     pub(super) fn datagrams(&mut self, tick: &DatagramTick) {
@@ -252,6 +317,12 @@ impl NetView {
     #[must_use]
     pub fn senders(&self) -> &BTreeMap<NetKey, Sender> {
         &self.senders
+    }
+
+    /// What waited to be read, by process.
+    #[must_use]
+    pub fn late(&self) -> &BTreeMap<NetKey, Unread> {
+        &self.unread
     }
 
     /// The sockets of UDP that dropped datagrams.

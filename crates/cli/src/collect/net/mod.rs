@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the network lost: segments that connections of TCP sent again, by what those are held up that have something to
-//! send (both BPF network probe), and what sockets dropped (`/proc/PID/net`). Read once a second, the probe's log at each
-//! beat.
+//! send, and what they have received that nobody fetches (all BPF network probe), and what sockets dropped
+//! (`/proc/PID/net`). Read once a second, the probe's log and what waits to be read at each beat.
 
 mod connections;
 mod owners;
@@ -9,6 +9,7 @@ mod sending;
 mod sockets;
 #[cfg(test)]
 mod tests;
+mod unread;
 
 use super::cost::{Cost, CostCounters};
 use super::{Beat, BeatTime, Collector, Context, Emit};
@@ -21,6 +22,7 @@ use owners::Owners;
 use sending::Senders;
 use sockets::Sockets;
 use std::collections::BTreeMap;
+use unread::Unread;
 
 /// What the probe would add where it is missing.
 const GAIN: &str =
@@ -28,11 +30,15 @@ const GAIN: &str =
 
 const GAIN_OF_SENDERS: &str = "the probe tells whose slow reading, or which small buffer, holds up what connections have to send";
 
+const GAIN_OF_UNREAD: &str =
+    "the probe tells what others have sent that waits for a reader that is occupied";
+
 pub(crate) struct NetCollector {
     probe: Result<NetProbe, State>,
     cost: Cost,
     connections: Connections,
     senders: Result<Senders, State>,
+    unread: Result<Unread, State>,
     sockets: Result<Sockets, State>,
     owners: Owners,
     /// End of the last records, in nanoseconds since the start of the window.
@@ -44,24 +50,32 @@ pub(crate) struct LoadedNet {
     probe: Result<NetProbe, String>,
     /// Whether it can tell by what connections are held up, or why not.
     senders: Result<(), String>,
+    /// Likewise, what waits to be read.
+    unread: Result<(), String>,
 }
 
 impl LoadedNet {
     /// Loads and attaches the probe.
     pub(crate) fn load(cpus: u32, has_target: bool) -> Self {
         let plan = NetPlan::new(&facts());
-        let senders = match &plan {
-            Ok(plan) => plan.no_sending.clone().map_or(Ok(()), Err),
+        let can = |no: fn(&NetPlan) -> &Option<String>| match &plan {
+            Ok(plan) => no(plan).clone().map_or(Ok(()), Err),
             Err(reason) => Err(reason.clone()),
         };
+        let (senders, unread) = (can(|plan| &plan.no_sending), can(|plan| &plan.no_unread));
         let probe = plan.and_then(|plan| NetProbe::open(&plan, cpus, has_target));
-        Self { probe, senders }
+        Self { probe, senders, unread }
     }
 }
 
 impl NetCollector {
-    pub(crate) fn open(cx: &Context, LoadedNet { probe, senders }: LoadedNet) -> Self {
-        let senders = probe.as_ref().map_or_else(|reason| Err(reason.clone()), |_| senders);
+    pub(crate) fn open(cx: &Context, LoadedNet { probe, senders, unread }: LoadedNet) -> Self {
+        let if_loaded = |can: Result<(), String>, gain: &str| {
+            let can = probe.as_ref().map_or_else(|reason| Err(reason.clone()), |_| can);
+            can.map_err(|reason| State::Missing { reason, gain: gain.into() })
+        };
+        let senders = if_loaded(senders, GAIN_OF_SENDERS).map(|()| Senders::default());
+        let unread = if_loaded(unread, GAIN_OF_UNREAD).map(|()| Unread::default());
         let no_files = || State::Missing {
             reason: "`/proc/self/net/netstat` cannot be read".into(),
             gain: String::new(),
@@ -70,9 +84,8 @@ impl NetCollector {
             probe: probe.map_err(|reason| State::Missing { reason, gain: GAIN.into() }),
             cost: Cost::default(),
             connections: Connections::default(),
-            senders: senders
-                .map(|()| Senders::default())
-                .map_err(|reason| State::Missing { reason, gain: GAIN_OF_SENDERS.into() }),
+            senders,
+            unread,
             sockets: Sockets::can_see(&cx.roots).then(Sockets::default).ok_or_else(no_files),
             owners: Owners::default(),
             t0_ns: 0,
@@ -82,10 +95,14 @@ impl NetCollector {
     fn start(&mut self, cx: &Context, emit: Emit<'_>) {
         let probe = self.probe.as_ref().err().cloned().unwrap_or(State::Active);
         let senders = self.senders.as_ref().err().cloned().unwrap_or(State::Active);
+        let unread = self.unread.as_ref().err().cloned().unwrap_or(State::Active);
         let sockets = self.sockets.as_ref().err().cloned().unwrap_or(State::Active);
-        for (source, state) in
-            [(Source::Tcp, probe), (Source::Connections, senders), (Source::Sockets, sockets)]
-        {
+        for (source, state) in [
+            (Source::Tcp, probe),
+            (Source::Connections, senders),
+            (Source::Unread, unread),
+            (Source::Sockets, sockets),
+        ] {
             emit(Record::Coverage(Coverage { t_ns: 0, source, state }));
         }
         if let Ok(probe) = &self.probe {
@@ -93,6 +110,7 @@ impl NetCollector {
         }
         self.owners.second(cx);
         self.send(cx, (0, false), emit);
+        self.look(cx, 0, true);
         if let Ok(sockets) = &mut self.sockets {
             sockets.look(cx, &mut self.owners, (0, 0), emit);
         }
@@ -121,17 +139,27 @@ impl NetCollector {
         }
     }
 
+    fn look(&mut self, cx: &Context, t_ns: u64, all: bool) {
+        if let (Ok(unread), Ok(probe)) = (&mut self.unread, &self.probe) {
+            unread.look(probe, cx, t_ns, all);
+        }
+    }
+
     fn second(&mut self, cx: &Context, t_ns: u64, last: bool, emit: Emit<'_>) {
         let span = (std::mem::replace(&mut self.t0_ns, t_ns), t_ns);
         for tick in self.connections.take(span.0, span.1) {
             emit(Record::Resent(Box::new(tick)));
         }
         self.send(cx, (t_ns, last), &mut *emit);
+        if let Ok(unread) = &mut self.unread {
+            unread.second(&mut *emit);
+        }
         if let Ok(sockets) = &mut self.sockets {
             sockets.look(cx, &mut self.owners, span, &mut *emit);
         }
         let gaps = [
             (Source::Connections, self.senders.as_ref().map(|it| &it.gaps).ok()),
+            (Source::Unread, self.unread.as_ref().map(|it| &it.gaps).ok()),
             (Source::Sockets, self.sockets.as_ref().map(|it| &it.gaps).ok()),
         ];
         for (source, gaps) in gaps {
@@ -158,6 +186,7 @@ impl Collector for NetCollector {
             self.cost.bin(&Counted(probe));
         }
         self.read(cx);
+        self.look(cx, now.t_ns, now.beat.is_second());
         if now.beat.is_second() {
             self.second(cx, now.t_ns, now.beat == Beat::End, emit);
         }

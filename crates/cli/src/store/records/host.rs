@@ -510,6 +510,7 @@ tables! {
         Record::End { window_ns } => Row::new("ending", None, window_ns),
         of_network @ (Record::Resent(_)
         | Record::Sending(_)
+        | Record::Unread(_)
         | Record::Datagrams(_)
         | Record::Netns(_)
         | Record::Listener(_)) => net::row(of_network),

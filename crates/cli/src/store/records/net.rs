@@ -4,7 +4,7 @@
 use super::host;
 use crate::store::table::{Presence, tables};
 use deburr_core::recording::{
-    DatagramTick, ListenerTick, NetnsTick, Record, ResentTick, SendingTick,
+    DatagramTick, ListenerTick, NetnsTick, Record, ResentTick, SendingTick, UnreadTick,
 };
 use std::convert::identity;
 
@@ -80,6 +80,40 @@ tables! {
         /// size of the own send buffer at the end, for data and their overhead (`sk_sndbuf`)
         buffer_bytes,
         /// bytes that were not sent yet at the end
+        waiting_bytes,
+    }
+    /// What connections of a process of the target had received while nobody fetched it, at looks some ten times a second
+    /// (BPF network probe): their event poll had them ready for some milliseconds. Each look stands for the time since the
+    /// one before. No row if there was nothing of that, and none if the target is the host. A recording of version 2 may lack
+    /// the table, which was added later.
+    "unread" over tick => Unread(UnreadTick) {
+        /// the process
+        proc,
+        /// its thread that should have fetched most of it; NULL = not known
+        tid,
+        /// most connections that its event polls watched at a look
+        connections,
+        /// number of looks
+        looks,
+        /// number of times that a connection was found so
+        samples,
+        /// the time in which connections were so, of all added up
+        unread_ns,
+        /// the time in which at least one was so
+        late_ns,
+        /// of this: the thread that should have fetched what had waited longest was on a CPU
+        on_cpu_ns,
+        /// of this: it waited for a CPU, or for its CPU limit
+        queued_ns,
+        /// of this: it slept on something else
+        asleep_ns,
+        /// the longest time for which something was found to have waited
+        longest_ns,
+        /// own address and port of the connection on which that was
+        local,
+        /// address and port of its other end
+        remote,
+        /// bytes that waited there
         waiting_bytes,
     }
     /// Datagrams that a socket of UDP dropped (`drops` of `/proc/PID/net/udp` and `udp6`). No row if it dropped none. A

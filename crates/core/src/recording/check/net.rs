@@ -3,7 +3,7 @@
 
 use super::amounts::fits;
 use super::{Faults, Invariant};
-use crate::recording::{Record, ResentTick, SendingTick};
+use crate::recording::{Record, ResentTick, SendingTick, UnreadTick};
 
 pub(super) const PARTS: Invariant =
     "what timers and probes sent again is part of what was sent again";
@@ -13,10 +13,13 @@ pub(super) const WAITED: Invariant =
 pub(super) const HELD: Invariant =
     "a connection that is held up has something to send, and no longer than the tick lasts";
 
+pub(super) const LATE: Invariant = "what waits to be read does so on connections that are watched, and no longer than the tick lasts";
+
 pub(super) fn check(record: &Record, faults: &mut Faults) {
     match record {
         Record::Resent(it) => resent(it, faults),
         Record::Sending(it) => sending(it, faults),
+        Record::Unread(it) => unread(it, faults),
         _ => {}
     }
 }
@@ -26,6 +29,18 @@ fn sending(it: &SendingTick, faults: &mut Faults) {
     let length_ns = it.t1_ns.saturating_sub(it.t0_ns).saturating_mul(it.connections.max(1));
     let holds = held_ns <= it.busy_ns && fits(it.busy_ns, length_ns);
     faults.unless(holds, HELD, || format!("{held_ns} ns of {} ns in {length_ns} ns", it.busy_ns));
+}
+
+fn unread(it: &UnreadTick, faults: &mut Faults) {
+    let known_ns = it.on_cpu_ns.saturating_add(it.queued_ns).saturating_add(it.asleep_ns);
+    let length_ns = it.t1_ns.saturating_sub(it.t0_ns);
+    let holds = known_ns <= it.late_ns
+        && fits(it.late_ns, length_ns)
+        && it.late_ns <= it.unread_ns
+        && it.unread_ns <= it.late_ns.saturating_mul(it.connections);
+    faults.unless(holds, LATE, || {
+        format!("{known_ns} ns of {} ns of {} ns in {length_ns} ns", it.late_ns, it.unread_ns)
+    });
 }
 
 fn resent(it: &ResentTick, faults: &mut Faults) {

@@ -4,7 +4,7 @@ use super::tests::{good, violated_by};
 use super::*;
 use crate::recording::{
     Meta, ProcId, ResentTick, SendingTick, SleepState, SleepTick, SleptOn, TargetSpec,
-    ThreadLedger, ThreadStates, WaitBin, WaitHist, WokenBy,
+    ThreadLedger, ThreadStates, UnreadTick, WaitBin, WaitHist, WokenBy,
 };
 
 /// Bins of 100 ms with a wait of that length each.
@@ -119,6 +119,26 @@ fn connections_are_held_up_while_they_have_something_to_send() {
     assert_eq!(of(900_000_000, 500_000_000, 400_000_000), [] as [&str; 0]);
     assert_eq!(of(900_000_000, 500_000_000, 400_000_001), [net::HELD]);
     assert_eq!(of(1_100_000_000, 0, 0), [net::HELD]);
+}
+
+#[test]
+fn what_waits_to_be_read_does_so_within_the_tick() {
+    let of = |unread_ns, late_ns, on_cpu_ns, asleep_ns| {
+        violated_by(Record::Unread(Box::new(UnreadTick {
+            t1_ns: 1_000_000_000,
+            connections: 2,
+            unread_ns,
+            late_ns,
+            on_cpu_ns,
+            asleep_ns,
+            ..UnreadTick::default()
+        })))
+    };
+    assert_eq!(of(1_600_000_000, 800_000_000, 500_000_000, 300_000_000), [] as [&str; 0]);
+    assert_eq!(of(1_600_000_000, 800_000_000, 500_000_000, 300_000_001), [net::LATE]);
+    assert_eq!(of(1_600_000_001, 800_000_000, 0, 0), [net::LATE]);
+    assert_eq!(of(700_000_000, 800_000_000, 0, 0), [net::LATE]);
+    assert_eq!(of(1_100_000_000, 1_100_000_000, 0, 0), [net::LATE]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! NET: time and data that the network, or a queue of a socket, loses.
 
+mod late_reader;
 mod listen_queue;
 mod receive_buffer;
 mod retransmits;
@@ -10,5 +11,10 @@ mod victims;
 use super::Rule;
 
 /// The rules of this area, by code.
-pub(super) const RULES: &[&Rule] =
-    &[&retransmits::RULE, &listen_queue::RULE, &receive_buffer::RULE, &send_limited::RULE];
+pub(super) const RULES: &[&Rule] = &[
+    &retransmits::RULE,
+    &listen_queue::RULE,
+    &receive_buffer::RULE,
+    &send_limited::RULE,
+    &late_reader::RULE,
+];

@@ -6,7 +6,7 @@ use super::{codes, judged};
 use crate::finding::Severity;
 use crate::recording::{
     Coverage, DatagramTick, ListenerTick, NetnsTick, ProcId, Record, ResentTick, SendingTick,
-    Source, State,
+    Source, State, UnreadTick,
 };
 use crate::testkit::{MS, ProcessActivity, S, Scene};
 
@@ -14,7 +14,7 @@ const LOCAL: &str = "10.0.0.1:40312";
 
 /// Everything about the network is seen.
 pub(super) fn covered(scene: &mut Scene) {
-    for source in [Source::Tcp, Source::Connections, Source::Sockets] {
+    for source in [Source::Tcp, Source::Connections, Source::Unread, Source::Sockets] {
         scene.push(Record::Coverage(Coverage { t_ns: 0, source, state: State::Active }));
     }
 }
@@ -116,6 +116,29 @@ fn sending(
     }))
 }
 
+/// An event loop for which something waited in so many milliseconds of ten seconds, while it was on a CPU, queued and asleep.
+fn unread(proc: ProcId, (on_cpu_ms, queued_ms, asleep_ms): (u64, u64, u64)) -> Record {
+    let late_ms = on_cpu_ms + queued_ms + asleep_ms;
+    Record::Unread(Box::new(UnreadTick {
+        t0_ns: 0,
+        t1_ns: 10 * S,
+        proc: Some(proc),
+        tid: Some(42),
+        connections: 40,
+        looks: 100,
+        samples: late_ms / 100 * 12,
+        unread_ns: late_ms * 12 * MS,
+        late_ns: late_ms * MS,
+        on_cpu_ns: on_cpu_ms * MS,
+        queued_ns: queued_ms * MS,
+        asleep_ns: asleep_ms * MS,
+        longest_ns: 380 * MS,
+        local: "10.0.0.1:6379".into(),
+        remote: "10.0.0.9:51200".into(),
+        waiting_bytes: 64,
+    }))
+}
+
 pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
     let (mut scene, api, _) = service();
     match (code, kind) {
@@ -126,10 +149,15 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
         ("NET003", "fires") => scene.push(datagrams(Some(api), 8067)),
         ("NET004", "fires") => scene.push(sending(Some(api), Some(false), (8000, 6500, 0))),
         ("NET004", "quiet") => scene.push(sending(Some(api), Some(true), (8000, 6500, 0))),
+        ("NET005", "fires") => scene.push(unread(api, (1900, 100, 0))),
+        ("NET005", "quiet") => scene.push(unread(api, (100, 1900, 0))),
         (_, "quiet") => return Some(healthy()),
         ("NET001", "nodata") => return Some(no_bpf()),
         ("NET004", "nodata") => {
             scene.without(Source::Connections, "this kernel has no iterator over files", "")
+        }
+        ("NET005", "nodata") => {
+            scene.without(Source::Unread, "this kernel has no iterator over files", "")
         }
         (_, "nodata") => {
             scene.without(Source::Sockets, "`/proc/self/net/netstat` cannot be read", "")
@@ -236,6 +264,21 @@ fn the_number_of_datagrams_decides_how_bad_it_is() {
     assert_eq!(
         [of(9), of(10), of(100), of(1000)],
         [None, Some(Severity::Low), Some(Severity::Medium), Some(Severity::High)]
+    );
+}
+
+/// Whoever waits for a CPU or a quota reads late, too: that is told by the findings about these.
+#[test]
+fn what_waits_for_a_reader_that_waits_for_a_cpu_is_no_loss_of_its_own() {
+    let of = |ms| severity("NET005", [unread(ProcId(1), ms)]);
+    assert_eq!(
+        [of((900, 0, 0)), of((0, 9000, 0)), of((0, 0, 900))].map(|it| it.is_some()),
+        [true, false, true]
+    );
+    assert_eq!(of((100, 9000, 0)), None);
+    assert_eq!(
+        [of((200, 0, 0)), of((500, 0, 0)), of((400, 0, 600))],
+        [Some(Severity::Low), Some(Severity::Medium), Some(Severity::High)]
     );
 }
 

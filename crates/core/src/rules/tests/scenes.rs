@@ -61,7 +61,7 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
             scene.without(Source::Observer, "no reading of `/proc/self/stat`", "");
             scene
         }
-        ("NET001" | "NET002" | "NET003" | "NET004", kind) => network::scene(code, kind)?,
+        ("NET001" | "NET002" | "NET003" | "NET004" | "NET005", kind) => network::scene(code, kind)?,
         ("SCH004", kind) => runtimes::scene(kind)?,
         (
             "OFF001" | "OFF002" | "OFF003" | "OFF004" | "OFF005" | "OFF006" | "OFF007" | "OFF008",

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Decodes what the program over files wrote about what waits to be read.
+
+use super::{Ends, ends};
+use crate::mapped::{Plain, from_bytes};
+use crate::skel::net::types::net_unread;
+
+// SAFETY: generated from a C struct of integers and structs of them; every bit pattern is a value.
+unsafe impl Plain for net_unread {}
+
+/// What the thread did that fetches what an event poll has ready: `enum net_reader_state` in `net.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// It is not known which one that is.
+    Unknown,
+    /// It was on a CPU, or would have been but for the one that looked.
+    OnCpu,
+    /// It would have run: it waited for a CPU or for its CPU limit.
+    Queued,
+    /// It slept on something else than the event poll.
+    Asleep,
+}
+
+/// A connection with something to read that its event poll has ready and nobody has fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Which connection.
+    pub ends: Ends,
+    /// Bytes that were not read.
+    pub unread_bytes: u32,
+    /// Time since the last of them came, to a jiffy: the first of them has waited for longer.
+    pub age_ns: u64,
+    /// What the thread did that should fetch it.
+    pub reader: Reader,
+    /// That thread; `None` = not known.
+    pub tid: Option<u32>,
+}
+
+/// A look at the connections of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unread {
+    /// Number of connections that event polls watch.
+    pub watched: u32,
+    /// Those of them that wait.
+    pub waiting: Vec<Waiting>,
+}
+
+/// Everything that was written; an entry that was cut off is left out.
+pub(super) fn decode(written: &[u8], ns_per_jiffy: u64) -> Unread {
+    let mut all = Unread::default();
+    for it in written.chunks_exact(size_of::<net_unread>()) {
+        let it: net_unread = from_bytes(it).expect("a chunk has the size of an entry");
+        if it.ends.sock == 0 {
+            all.watched = it.watched;
+        } else {
+            all.waiting.push(waiting(&it, ns_per_jiffy));
+        }
+    }
+    all
+}
+
+fn waiting(it: &net_unread, ns_per_jiffy: u64) -> Waiting {
+    Waiting {
+        ends: ends(&it.ends),
+        unread_bytes: it.unread_bytes,
+        // Something may have come between the two readings of which this is the difference.
+        age_ns: u64::try_from(it.age_jiffies.cast_signed()).unwrap_or(0) * ns_per_jiffy,
+        reader: match it.state {
+            1 => Reader::OnCpu,
+            2 => Reader::Queued,
+            3 => Reader::Asleep,
+            _ => Reader::Unknown,
+        },
+        tid: Some(it.reader).filter(|&tid| tid != 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_entry_tells_how_many_are_watched() {
+        let bytes = |it: &net_unread| -> Vec<u8> {
+            // SAFETY: a struct of integers without padding, which lives until the copy is made.
+            unsafe { std::slice::from_raw_parts(std::ptr::from_ref(it).cast(), size_of_val(it)) }
+                .to_vec()
+        };
+        let mut one =
+            net_unread { unread_bytes: 9, age_jiffies: 3, state: 1, ..Default::default() };
+        one.ends.sock = 7;
+        one.reader = 42;
+        let end = net_unread { watched: 5, ..Default::default() };
+        let all = decode(&[bytes(&one), bytes(&end)].concat(), 4_000_000);
+        assert_eq!((all.watched, all.waiting.len()), (5, 1));
+        let it = all.waiting[0];
+        assert_eq!((it.age_ns, it.reader, it.tid), (12_000_000, Reader::OnCpu, Some(42)));
+        one.age_jiffies = u32::MAX;
+        (one.state, one.reader) = (0, 0);
+        let it = decode(&bytes(&one), 4_000_000).waiting[0];
+        assert_eq!((it.age_ns, it.reader, it.tid), (0, Reader::Unknown, None));
+    }
+}

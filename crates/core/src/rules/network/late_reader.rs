@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! NET005: what others have sent waits unread, because the thread that reads is occupied.
+
+use super::victims::{Victim, by_victim};
+use crate::finding::{Area, Cost, Evidence, Finding, Fix, Question, Severity, Unit};
+use crate::recording::Source;
+use crate::rules::candidates::target_is_host;
+use crate::rules::confidence::Confidence;
+use crate::rules::words::{self, evidence, ticked};
+use crate::rules::{Check, Limit, Rule, Status, Verdict};
+use crate::text::units;
+use crate::view::{NetKey, Unread, View};
+use std::cmp::Reverse;
+
+const MAX_VICTIMS: usize = 5;
+/// Processes of a victim that are told one by one.
+const MAX_PROCESSES: usize = 3;
+
+const LEAST_SAMPLES: Limit = Limit {
+    name: "least_samples",
+    value: 5.0,
+    unit: "times that a connection was found so",
+    why: "a look stands for a tenth of a second: fewer may be one request at a bad time",
+};
+const LOW_HELD: Limit = Limit {
+    name: "low_held",
+    value: 20.0,
+    unit: "ms of each second",
+    why: "as for connections that are held up",
+};
+const LOW_PART: Limit = Limit {
+    name: "low_part",
+    value: 0.02,
+    unit: "of the time",
+    why: "one request in fifty comes while the reader is occupied for long",
+};
+const MEDIUM_HELD: Limit = Limit {
+    name: "medium_held",
+    value: 50.0,
+    unit: "ms of each second",
+    why: "one request in twenty comes while the reader is occupied for long",
+};
+const MEDIUM_PART: Limit = Limit {
+    name: "medium_part",
+    value: 0.05,
+    unit: "of the time",
+    why: "the 95th percentile is what the reader is occupied for",
+};
+const HIGH_HELD: Limit = Limit {
+    name: "high_held",
+    value: 100.0,
+    unit: "ms of each second",
+    why: "as for any other loss of time",
+};
+const HIGH_PART: Limit = Limit {
+    name: "high_part",
+    value: 0.10,
+    unit: "of the time",
+    why: "one request in ten comes while the reader is occupied for long",
+};
+
+pub(in crate::rules) static RULE: Rule = Rule {
+    code: "NET005",
+    area: Area::Network,
+    question: Question::Network,
+    name: "late-reader",
+    summary: "what others have sent waits unread, because the thread that reads it is occupied",
+    any_of: &[Source::Unread],
+    helps: &[],
+    limits: &[&[LEAST_SAMPLES, LOW_HELD, LOW_PART, MEDIUM_HELD, MEDIUM_PART, HIGH_HELD, HIGH_PART]],
+    status: Status::Preview("0.1"),
+    doc: include_str!("late_reader.md"),
+    file: file!(),
+    check: Check::Recording(check),
+};
+
+/// What waited for a victim to read it.
+struct Late<'v> {
+    victim: Victim<'v>,
+    /// Its processes, the one whose connections waited longest first.
+    processes: Vec<(&'v NetKey, &'v Unread)>,
+    /// The time in which the reader was occupied, of the process with most of it.
+    ns: u64,
+    ns_per_s: u64,
+    share: f64,
+}
+
+fn check(view: &View) -> Verdict {
+    if target_is_host(view) {
+        return Verdict::NoData {
+            missing: vec![
+                "what waits to be read is recorded for a target only (`-p`, `--comm`, `--cgroup`)"
+                    .into(),
+            ],
+        };
+    }
+    let all = by_victim(view, view.net().late());
+    let mut late: Vec<Late<'_>> =
+        all.into_iter().map(|(who, of)| Late::of(view, who, of)).collect();
+    // Stable: of equals, the one that was seen first stays first.
+    late.sort_by_key(|it| Reverse(it.ns));
+    let found = late.iter().filter_map(|it| Some(finding(view, severity(it)?, it)));
+    let found: Vec<Finding> = found.take(MAX_VICTIMS).collect();
+    if !found.is_empty() {
+        return Verdict::Fired(found);
+    }
+    let closest = match late.first() {
+        Some(it) if it.ns > 0 => format!(
+            "{} came nearest: something waited for its occupied reader for {}",
+            it.victim.name(),
+            words::of_every_second(it.ns_per_s)
+        ),
+        Some(it) => format!(
+            "what waited for {} did so while its reader waited for a CPU, or is not known",
+            it.victim.name()
+        ),
+        None => "whatever came was fetched within milliseconds".into(),
+    };
+    Verdict::Quiet { closest }
+}
+
+impl<'v> Late<'v> {
+    fn of(view: &View, victim: Victim<'v>, mut processes: Vec<(&'v NetKey, &'v Unread)>) -> Self {
+        processes.sort_by_key(|(_, it)| Reverse(it.occupied_ns()));
+        // Processes are late at the same time, and each for its own clients: their times are not added up.
+        let ns = processes.first().map_or(0, |(_, it)| it.occupied_ns());
+        let share = (ns as f64 / view.window_ns().max(1) as f64).min(1.0);
+        Self { victim, processes, ns, ns_per_s: view.per_second(ns), share }
+    }
+
+    /// The process whose connections waited longest.
+    fn worst(&self) -> &'v Unread {
+        self.processes[0].1
+    }
+}
+
+fn severity(it: &Late<'_>) -> Option<Severity> {
+    if (it.worst().sum.samples as f64) < LEAST_SAMPLES.value {
+        return None;
+    }
+    let ms = it.ns_per_s as f64 / 1e6;
+    let reaches = |held: &Limit, part: &Limit| ms >= held.value && it.share >= part.value;
+    let levels = [
+        (HIGH_HELD, HIGH_PART, Severity::High),
+        (MEDIUM_HELD, MEDIUM_PART, Severity::Medium),
+        (LOW_HELD, LOW_PART, Severity::Low),
+    ];
+    levels.iter().find(|(held, part, _)| reaches(held, part)).map(|(.., severity)| *severity)
+}
+
+/// The thread that reads, in words.
+fn reader(it: &Unread) -> String {
+    match it.thread() {
+        Some((tid, share)) if share >= 0.9 => format!("the thread that reads it ({tid})"),
+        _ => "the thread that reads it".into(),
+    }
+}
+
+fn computes(it: &Unread) -> bool {
+    it.sum.on_cpu_ns >= it.sum.asleep_ns
+}
+
+fn finding(view: &View, severity: Severity, it: &Late<'_>) -> Finding {
+    let worst = it.worst();
+    let confidence = Confidence::of(view).with_samples(worst.sum.samples);
+    let mut lines = lines(view, it);
+    lines.push(confidence.evidence(view));
+    let title = format!(
+        "what is sent to {} waits unread for {}, while {} {}",
+        it.victim.name(),
+        words::of_every_second(it.ns_per_s),
+        reader(worst),
+        if computes(worst) { "computes" } else { "sleeps on something else" },
+    );
+    Finding {
+        title,
+        victim: it.victim.entity(view),
+        cost: Cost { lost_ns_per_s: it.ns_per_s, share: it.share, ..Cost::default() },
+        evidence: lines,
+        fix: fixes(worst),
+        confirm: Some(it.victim.confirm(
+            "with what occupies the reader moved elsewhere, whatever comes is fetched within milliseconds",
+        )),
+        ..RULE.finding(severity, confidence.value())
+    }
+}
+
+fn lines(view: &View, it: &Late<'_>) -> Vec<Evidence> {
+    let label = Source::Unread.label();
+    let mut lines = Vec::new();
+    for (key, of) in it.processes.iter().take(MAX_PROCESSES) {
+        let sum = &of.sum;
+        let time =
+            |name, ns: u64, note: String| evidence(view, name, ns as f64, Unit::Ns, label, note);
+        let process =
+            key.proc.and_then(|id| view.processes().get(&id)).and_then(|it| it.facts.as_deref());
+        let whose = match process {
+            Some(it) => format!("of {} (pid {})", ticked(&it.comm), it.pid),
+            None => "of a process".into(),
+        };
+        let part = |ns: u64| units::share(ns as f64 / sum.late_ns.max(1) as f64);
+        let unknown_ns = sum.late_ns.saturating_sub(of.occupied_ns() + sum.queued_ns);
+        lines.push(time(
+            "something waited to be read",
+            sum.late_ns,
+            format!(
+                "{whose}: {} on a CPU, {} queued for one or throttled, {} asleep on something else, {} not known",
+                part(sum.on_cpu_ns),
+                part(sum.queued_ns),
+                part(sum.asleep_ns),
+                part(unknown_ns)
+            ),
+        ));
+        lines.push(time(
+            "connections waited",
+            sum.unread_ns,
+            format!(
+                "{} at a time, of {} that are watched; found {} at {}",
+                units::count(sum.unread_ns as f64 / sum.late_ns.max(1) as f64),
+                units::counted(sum.connections, "connection", "connections"),
+                units::counted(sum.samples, "time", "times"),
+                units::counted(sum.looks, "look", "looks")
+            ),
+        ));
+        lines.push(time(
+            "the longest",
+            sum.longest_ns,
+            format!(
+                "at least, when it was seen: {} from {} (at {})",
+                units::bytes(sum.waiting_bytes as f64),
+                ticked(&sum.remote),
+                ticked(&sum.local)
+            ),
+        ));
+    }
+    lines
+}
+
+fn fixes(it: &Unread) -> Vec<Fix> {
+    let fix = |action: &str, risk: &str| Fix {
+        action: action.into(),
+        command: None,
+        risk: Some(risk.into()),
+        expect: None,
+    };
+    let moved = fix(
+        "let another thread or process do what takes long, or do it in parts, between which the loop reads what has come",
+        "what was done in order may then happen in another one",
+    );
+    let more = fix(
+        "share the connections among more processes or loops (`SO_REUSEPORT`, workers), so that one that is occupied delays only its own",
+        "memory, and state that they would have to share",
+    );
+    if computes(it) {
+        vec![
+            fix(
+                "see what it computes: `deburr -p PID --profile` names the functions; most event loops can log what takes long (`slowlog` of Redis, `asyncio` in debug mode, `--cpu-prof` of Node.js)",
+                "none, but for the cost of the profile",
+            ),
+            moved,
+            more,
+        ]
+    } else {
+        vec![
+            fix(
+                "see on what it sleeps: the ledger of this report, and the findings about locks, disks and peers (OFF, BLK)",
+                "none",
+            ),
+            moved,
+            more,
+        ]
+    }
+}
