@@ -119,6 +119,11 @@ struct task_struct {
 	void *stack;
 };
 
+/* For loads whose size CO-RE does not adapt: all of them have the number in the first byte. */
+struct task_struct___first_byte {
+	__u8 on_cpu;
+};
+
 /* up to 5.15: "sched: move CPU field back into thread_info if THREAD_INFO_IN_TASK=y" */
 struct task_struct___old_cpu {
 	unsigned int cpu;
@@ -157,7 +162,7 @@ struct task_struct___new_state {
 };
 
 struct task_struct___old_state {
-	long state;
+	unsigned long state;
 };
 
 /* from 6.18: "sched/fair: Switch to task based throttle model" */

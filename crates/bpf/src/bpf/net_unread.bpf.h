@@ -129,7 +129,7 @@ static __always_inline __u32 state_of_reader(__u64 task)
 {
 	__u64 looks = bpf_get_current_task();
 
-	if (NUMBER_AT(struct task_struct, task, on_cpu))
+	if (NUMBER_AT(struct task_struct___first_byte, task, on_cpu))
 		return READER_ON_CPU;
 	if (!is_awake(task))
 		return READER_ASLEEP;

@@ -147,7 +147,7 @@ fn recorded(recording: &Path, pid: i64) -> Recorded {
     all.unwrap()
 }
 
-fn run(mode: &str, recording: &Path) -> Run {
+fn watched(mode: &str, recording: &Path) -> Run {
     let told = recording.with_extension("told");
     let mut record = Command::new(env!("CARGO_BIN_EXE_deburr"));
     record.args(["record", "-q", "--force", "-o"]).arg(recording);
@@ -166,7 +166,7 @@ fn run(mode: &str, recording: &Path) -> Run {
     Run { told, recorded, finding }
 }
 
-fn tried(test: &'static str, check: impl Fn(&Path)) {
+fn with_recording(test: &'static str, check: impl Fn(&Path)) {
     common::tried("kernel", test, || {
         if common::root_or_skip("kernel", test) {
             let scratch = tempfile::tempdir().unwrap();
@@ -189,8 +189,8 @@ fn waits_as_long_as_the_requests(run: &Run) {
 
 #[test]
 fn what_waits_for_a_loop_that_computes_is_what_its_clients_wait() {
-    tried("what_waits_for_a_loop_that_computes_is_what_its_clients_wait", |recording| {
-        let run = run("computes", recording);
+    with_recording("what_waits_for_a_loop_that_computes_is_what_its_clients_wait", |recording| {
+        let run = watched("computes", recording);
         waits_as_long_as_the_requests(&run);
         // Others of this machine may take its CPU.
         let Recorded { late, on_cpu, queued, .. } = run.recorded;
@@ -203,20 +203,23 @@ fn what_waits_for_a_loop_that_computes_is_what_its_clients_wait() {
 
 #[test]
 fn what_waits_for_a_loop_that_sleeps_elsewhere_is_what_its_clients_wait() {
-    tried("what_waits_for_a_loop_that_sleeps_elsewhere_is_what_its_clients_wait", |recording| {
-        let run = run("sleeps", recording);
-        waits_as_long_as_the_requests(&run);
-        assert!(run.recorded.asleep > 0.8 * run.recorded.late, "{:?}", run.recorded);
-        let finding = run.finding.expect("it is found");
-        assert!(finding["title"].as_str().unwrap().contains("sleeps"), "{finding:#}");
-    });
+    with_recording(
+        "what_waits_for_a_loop_that_sleeps_elsewhere_is_what_its_clients_wait",
+        |recording| {
+            let run = watched("sleeps", recording);
+            waits_as_long_as_the_requests(&run);
+            assert!(run.recorded.asleep > 0.8 * run.recorded.late, "{:?}", run.recorded);
+            let finding = run.finding.expect("it is found");
+            assert!(finding["title"].as_str().unwrap().contains("sleeps"), "{finding:#}");
+        },
+    );
 }
 
 /// The decoy: as much waits as long, because the loop does not want to read it.
 #[test]
 fn what_a_loop_does_not_want_to_read_does_not_wait_for_it() {
-    tried("what_a_loop_does_not_want_to_read_does_not_wait_for_it", |recording| {
-        let run = run("holds-off", recording);
+    with_recording("what_a_loop_does_not_want_to_read_does_not_wait_for_it", |recording| {
+        let run = watched("holds-off", recording);
         assert!(run.number("late") > 0.2 * 9e9, "{}", run.told);
         // A look may meet the moment at which it wants to again.
         assert!(run.recorded.late < 0.05 * run.number("late"), "{:?} {}", run.recorded, run.told);
@@ -227,8 +230,8 @@ fn what_a_loop_does_not_want_to_read_does_not_wait_for_it() {
 /// The decoy: something is unread all the time, while the loop computes all the time, but nothing of it is old.
 #[test]
 fn a_stream_that_is_read_as_it_comes_is_not_late() {
-    tried("a_stream_that_is_read_as_it_comes_is_not_late", |recording| {
-        let run = run("streams", recording);
+    with_recording("a_stream_that_is_read_as_it_comes_is_not_late", |recording| {
+        let run = watched("streams", recording);
         assert_eq!(run.finding, None, "{:?}", run.recorded);
     });
 }

@@ -41,7 +41,7 @@ pub(in super::super) fn facts(finding: &Finding, full: bool) -> Vec<(&'static st
     let loses = finding.cost.lost_ns_per_s > 0;
     let facts = [
         ("victim", (!nobody).then(|| described(&finding.victim, full))),
-        ("loses", loses.then(|| loss(&finding.cost, finding.area))),
+        ("loses", loses.then(|| loss(finding))),
         ("waits", waits(&finding.cost)),
         ("longest", finding.longest.as_ref().map(|wait| longest(wait, finding))),
     ];
@@ -66,10 +66,13 @@ fn described(entity: &Entity, full: bool) -> String {
 }
 
 /// What the victim loses, and the share of what: a loss at the disk is a share of a longer time than one of a CPU.
-fn loss(cost: &Cost, area: Area) -> String {
-    let of = match area {
+fn loss(finding: &Finding) -> String {
+    let cost = &finding.cost;
+    let of = match finding.area {
         Area::Block => "in which it wanted a CPU or the disk",
         Area::Memory => "in which it wanted a CPU or memory",
+        // Of its many connections one is enough.
+        Area::Network if finding.code == "NET005" => "in the window",
         Area::Network => "that these connections had in the window",
         Area::Syscalls => "in which it wanted a CPU or was in these calls",
         Area::Waiting => "in which it wanted a CPU or waited so",
