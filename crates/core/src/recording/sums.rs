@@ -3,10 +3,10 @@
 //! anything, and sums of it must not wrap around into numbers that look right.
 
 use super::{
-    BlameTick, BlockRecord, CpuCheckRecord, DeviceBin, DiskCounters, IdleTick, LoadBin, LongWait,
-    NamedThreads, ObserverTick, PairRound, ProcessTick, ProfileRecord, Record, ResentTick, Run,
-    SchedstatTick, SendingTick, SyscallFile, SyscallRecord, SyscallSpan, SyscallTotal, UnreadTick,
-    WaitHist,
+    BlameTick, BlockRecord, CpuCheckRecord, DatagramTick, DeviceBin, DiskCounters, IdleTick,
+    LoadBin, LongWait, NamedThreads, ObserverTick, PairRound, ProcessTick, ProfileRecord, Record,
+    ResentTick, Run, SchedstatTick, SendingTick, SyscallFile, SyscallRecord, SyscallSpan,
+    SyscallTotal, UnreadTick, WaitHist,
 };
 
 /// What all amounts of a recording may come to, whatever their unit. A fourth of what 64 bits hold: sums in which an
@@ -108,6 +108,11 @@ fn sending(it: &SendingTick) -> u64 {
     sum(times.into_iter().chain(sizes).chain(it.srtt_ns))
 }
 
+fn datagrams(it: &DatagramTick) -> u64 {
+    let sizes = it.buffer_bytes.into_iter().chain(it.most_buffer_bytes);
+    sum(sizes.chain([it.drops, it.waiting_bytes]))
+}
+
 fn unread(it: &UnreadTick) -> u64 {
     let UnreadTick { connections, looks, samples, unread_ns, late_ns, on_cpu_ns, .. } = *it;
     let counts = [connections, looks, samples, unread_ns, late_ns, on_cpu_ns];
@@ -159,10 +164,7 @@ fn amount(record: &Record) -> u64 {
         Record::Resent(it) => resent(it),
         Record::Sending(it) => sending(it),
         Record::Unread(it) => unread(it),
-        Record::Datagrams(it) => {
-            let sizes = it.buffer_bytes.into_iter().chain(it.most_buffer_bytes);
-            sum(sizes.chain([it.drops, it.waiting_bytes]))
-        }
+        Record::Datagrams(it) => datagrams(it),
         Record::Netns(it) => sum([it.opened, it.overflows, it.drops]),
         Record::Listener(it) => {
             sum(it.drops.into_iter().chain(it.limit).chain(it.most_limit).chain([it.waiting]))
