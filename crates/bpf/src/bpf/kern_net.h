@@ -81,6 +81,9 @@ struct tcp_sock {
 	__u64 bytes_received;
 	__u32 rcv_nxt;
 	__u32 copied_seq;
+	/* The room that the other end was last told of, and where it begins. */
+	__u32 rcv_wnd;
+	__u32 rcv_wup;
 	__u32 snd_wnd; /* bytes that the other end has room for, as it last said */
 	/* What it does since chrono_start, in jiffies, and the sums of what it did before. */
 	__u32 chrono_start;

@@ -74,7 +74,7 @@ struct net_unread {
 	__u32 reader;      /* thread id; 0 = not known */
 	__u32 state;       /* enum net_reader_state */
 	__u32 watched;
-	__u32 pad;
+	__u32 room_bytes; /* that the other end may still send */
 };
 
 /* The thread that was first seen to wait in an event poll. */

@@ -197,6 +197,15 @@ static __always_inline __u32 unread_bytes_of(__u64 sock, __u8 state)
 	return bytes - (state == TCP_CLOSE_WAIT && bytes);
 }
 
+static __always_inline __u32 room_of(__u64 sock)
+{
+	__u32 room = NUMBER_AT(struct tcp_sock, sock, rcv_wup) +
+		     NUMBER_AT(struct tcp_sock, sock, rcv_wnd) -
+		     NUMBER_AT(struct tcp_sock, sock, rcv_nxt);
+
+	return (__s32)room < 0 ? 0 : room;
+}
+
 /* Returns the socket of TCP that transfers data; 0 = it is another file. */
 static __always_inline __u64 connection_of(__u64 *cell, __u64 socket)
 {
@@ -257,6 +266,7 @@ int on_unread(struct bpf_iter__task_file *ctx)
 	if (!unread.unread_bytes || !waits_to_be_fetched(cell, item) ||
 	    !note_reader(&unread, cell, poll, process, tgid))
 		return 0;
+	unread.room_bytes = room_of(sock);
 	unread.age_jiffies = (__u32)bpf_jiffies64() -
 			     NUMBER_AT(struct inet_connection_sock, sock, icsk_ack.lrcvtime);
 	note_ends(&unread.ends, cell, sock);

@@ -42,7 +42,7 @@ pub(crate) const OF_SENDING: &[Fields] = &[
 
 /// The fields that it takes to see what waits to be read, besides those.
 pub(crate) const OF_UNREAD: &[Fields] = &[
-    ("tcp_sock", &["rcv_nxt", "copied_seq"]),
+    ("tcp_sock", &["rcv_nxt", "copied_seq", "rcv_wnd", "rcv_wup"]),
     ("inet_connection_sock", &["icsk_ack"]),
     ("socket", &["wq"]),
     ("socket_wq", &["wait"]),

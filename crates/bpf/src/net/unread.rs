@@ -28,6 +28,8 @@ pub struct Waiting {
     pub ends: Ends,
     /// Bytes that were not read.
     pub unread_bytes: u32,
+    /// Bytes that the other end may still send, as it was last told.
+    pub room_bytes: u32,
     /// Time since the last of them came, to a jiffy: the first of them has waited for longer.
     pub age_ns: u64,
     /// What the thread did that should fetch it.
@@ -63,6 +65,7 @@ fn waiting(it: &net_unread, ns_per_jiffy: u64) -> Waiting {
     Waiting {
         ends: ends(&it.ends),
         unread_bytes: it.unread_bytes,
+        room_bytes: it.room_bytes,
         // Something may have come between the two readings of which this is the difference.
         age_ns: u64::try_from(it.age_jiffies.cast_signed()).unwrap_or(0) * ns_per_jiffy,
         reader: match it.state {

@@ -93,7 +93,7 @@ observed! { it: SendingTick over t0_ns..t1_ns, from Source::Connections; to it.p
 
 /// What connections of a process of the target had received while nobody fetched it, at looks some ten times a second (BPF
 /// network probe, over the files of the target's processes). A connection counts if its event poll has had it ready for
-/// some milliseconds. Each look stands for the time since the one before.
+/// some milliseconds, and if its other end may send as much again. Each look stands for the time since the one before.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnreadTick {
     /// Start.

@@ -86,7 +86,10 @@ impl Unread {
         for (proc, mut unread) in all {
             unread.waiting.retain(|it| {
                 // The age is up to a jiffy too large.
-                it.age_ns >= LEAST_AGE_NS + ns_per_jiffy && seen.insert(it.ends.sock)
+                it.age_ns >= LEAST_AGE_NS + ns_per_jiffy
+                    // A sender that has no more room has paused for that: it is a stream.
+                    && it.unread_bytes <= it.room_bytes
+                    && seen.insert(it.ends.sock)
             });
             let Some(oldest) = unread.waiting.iter().max_by_key(|it| it.age_ns) else { continue };
             let late = self.late.entry(proc).or_default();
@@ -151,6 +154,7 @@ mod tests {
                 remote: SocketAddr::from(([10, 0, 0, 2], port)),
             },
             unread_bytes: 64,
+            room_bytes: 65_536,
             age_ns: age_ms * MS,
             reader,
             tid: (reader != Reader::Unknown).then_some(42),
@@ -196,6 +200,14 @@ mod tests {
         look(&mut of, 200, 1, vec![waiting(1, 5, Reader::Unknown)]);
         let all = ticks(&mut of);
         assert_eq!((all[0].late_ns, all[0].on_cpu_ns, all[0].tid), (100 * MS, 0, None));
+    }
+
+    #[test]
+    fn a_stream_whose_sender_waits_for_room_is_no_request() {
+        let mut of = Unread::default();
+        let stream = Waiting { room_bytes: 63, ..waiting(1, 50, Reader::OnCpu) };
+        look(&mut of, 100, 1, vec![stream]);
+        assert!(ticks(&mut of).is_empty());
     }
 
     #[test]

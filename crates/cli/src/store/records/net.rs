@@ -83,9 +83,9 @@ tables! {
         waiting_bytes,
     }
     /// What connections of a process of the target had received while nobody fetched it, at looks some ten times a second
-    /// (BPF network probe): their event poll had them ready for some milliseconds. Each look stands for the time since the
-    /// one before. No row if there was nothing of that, and none if the target is the host. A recording of version 2 may lack
-    /// the table, which was added later.
+    /// (BPF network probe): their event poll had them ready for some milliseconds, and the other end may send as much
+    /// again. Each look stands for the time since the one before. No row if there was nothing of that, and none if the target
+    /// is the host. A recording of version 2 may lack the table, which was added later.
     "unread" over tick => Unread(UnreadTick) {
         /// the process
         proc,
