@@ -21,12 +21,13 @@ typedef __u32 __be32;
 typedef __u32 __wsum;
 
 /* enum bpf_map_type, BPF_MAP_CREATE flags, BPF_MAP_UPDATE_ELEM flags */
-#define BPF_MAP_TYPE_HASH    1
-#define BPF_MAP_TYPE_ARRAY   2
-#define BPF_MAP_TYPE_RINGBUF 27
-#define BPF_F_MMAPABLE       (1U << 10)
-#define BPF_ANY              0
-#define BPF_NOEXIST          1
-#define BPF_RB_NO_WAKEUP     1
+#define BPF_MAP_TYPE_HASH     1
+#define BPF_MAP_TYPE_ARRAY    2
+#define BPF_MAP_TYPE_LRU_HASH 9
+#define BPF_MAP_TYPE_RINGBUF  27
+#define BPF_F_MMAPABLE        (1U << 10)
+#define BPF_ANY               0
+#define BPF_NOEXIST           1
+#define BPF_RB_NO_WAKEUP      1
 
 #endif

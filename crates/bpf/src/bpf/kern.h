@@ -102,6 +102,7 @@ struct task_struct {
 	unsigned int on_cpu; /* one byte in 7.x: CO-RE adapts the size of unsigned loads only */
 	unsigned int on_rq;  /* likewise */
 	unsigned int flags;
+	unsigned int exit_state; /* not 0: it has ended */
 	char comm[TASK_COMM_LEN];
 	__u64 start_boottime;
 	struct task_struct *group_leader;

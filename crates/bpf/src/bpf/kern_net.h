@@ -187,7 +187,6 @@ struct poll_wqueues {
 /* include/net/tcp_states.h */
 #define TCP_ESTABLISHED 1
 #define TCP_CLOSE       7
-#define TCP_CLOSE_WAIT  8 /* the other end sends no more */
 
 /* include/uapi/linux/eventpoll.h: EPOLLIN, EPOLLRDNORM */
 #define EPOLL_READS 0x41

@@ -65,7 +65,7 @@ enum net_reader_state {
 	READER_ASLEEP, /* on something else than the event poll */
 };
 
-/* A connection with something to read that its event poll has ready and nobody has fetched. The
+/* A connection with something to read that its event poll has in its list of what is ready. The
  * last one of an iteration is none: it has in `watched` how many connections event polls watch. */
 struct net_unread {
 	struct net_ends ends;
@@ -79,10 +79,10 @@ struct net_unread {
 
 /* The thread that was first seen to wait in an event poll. */
 struct net_reader {
-	__u64 poll;
 	__u64 task;
+	__u64 met_ns; /* it or another one was last seen to wait there */
 	__u32 tid;
-	__u32 seen;    /* times */
+	__u32 seen;    /* looks */
 	__u32 several; /* others were seen, too */
 	__u32 pad;
 };

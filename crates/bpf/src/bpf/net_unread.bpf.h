@@ -4,9 +4,9 @@
  * the loop's thread does meanwhile. Included by net.bpf.c only.
  *
  * A socket's queue of waiting threads names the event poll that watches it, and that has a list of
- * what is ready and was not fetched. What the process does not want to read now, as it has removed
- * the event, is not in that list. Neither is what it was told of and has not read yet, if it wants
- * to be told once only (EPOLLET).
+ * what is ready: what it has not told of yet, or was told of and may not have been read yet. What
+ * the process does not want to read now, as it has removed the event, is not in that list. Neither
+ * is what it was told of, if it wants to be told once only (EPOLLET).
  */
 #ifndef DEBURR_NET_UNREAD_BPF_H
 #define DEBURR_NET_UNREAD_BPF_H
@@ -14,19 +14,28 @@
 /* Entries of a socket's queue that are looked at. */
 #define QUEUED_AT_SOCKET 4
 
-/* A power of two. */
-#define READERS 256
+#define READERS 1024
 
 /* Looks at which the same thread must have waited before it is taken to be the only one. */
-#define SEEN_OFTEN 8
+#define SEEN_OFTEN 4
+
+/* Looks are farther apart: one that comes to an event poll several times counts once. */
+#define SAME_LOOK_NS 20000000ULL
+
+/* A thread that sleeps elsewhere, and has not waited in the event poll for so long, may have left
+ * it alone for good: it does not keep anybody waiting whom it does not serve. */
+#define RECENTLY_NS 2000000000ULL
+
+/* An event poll in which nobody was seen to wait for so long may be another one at its place. */
+#define FORGOTTEN_NS 10000000000ULL
 
 /* A thread that the look itself has put off a CPU was on it at most so long before. */
 #define DISPLACED_NS 1000000ULL
 
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, READERS);
-	__type(key, __u32);
+	__type(key, __u64); /* the event poll */
 	__type(value, struct net_reader);
 } readers SEC(".maps");
 
@@ -67,47 +76,58 @@ static __always_inline bool waits_to_be_fetched(__u64 *cell, __u64 item)
 	return next && next != links && NUMBER_AT(struct epitem, item, event.events) & EPOLL_READS;
 }
 
-/* The thread of that process that waits in the event poll; 0 = none does. */
-static __always_inline __u64 waiter_of(__u64 *cell, __u64 poll, __u32 tgid)
+/* The thread that waits in the event poll; 0 = none does. */
+static __always_inline __u64 waiter_of(__u64 *cell, __u64 poll)
 {
 	__u64 list = poll + bpf_core_field_offset(struct eventpoll, wq) +
 		     bpf_core_field_offset(struct wait_queue_head, head);
-	__u64 entry = ADDRESS_AT(cell, struct list_head, list, next), task;
+	__u64 entry = ADDRESS_AT(cell, struct list_head, list, next);
 
 	if (!entry || entry == list)
 		return 0;
 	entry -= bpf_core_field_offset(struct wait_queue_entry, entry);
-	task = ADDRESS_AT(cell, struct wait_queue_entry, entry, private);
-	return task && NUMBER_AT(struct task_struct, task, tgid) == tgid ? task : 0;
+	return ADDRESS_AT(cell, struct wait_queue_entry, entry, private);
 }
 
-static __always_inline struct net_reader *reader_of(__u64 poll)
+static __always_inline bool has_several_waiters(__u64 *cell, __u64 poll)
 {
-	__u32 place = (poll >> 6 ^ poll >> 14) & (READERS - 1);
+	__u64 list = poll + bpf_core_field_offset(struct eventpoll, wq) +
+		     bpf_core_field_offset(struct wait_queue_head, head);
+	__u64 entry = ADDRESS_AT(cell, struct list_head, list, next);
 
-	return bpf_map_lookup_elem(&readers, &place);
+	return entry && entry != list && ADDRESS_AT(cell, struct list_head, entry, next) != list;
+}
+
+static __always_inline bool is_of(__u64 task, __u32 tgid)
+{
+	return NUMBER_AT(struct task_struct, task, tgid) == tgid;
+}
+
+/* Whether the thread is still there: another one may have come to its place in memory. */
+static __always_inline bool is_there(struct net_reader *known)
+{
+	return NUMBER_AT(struct task_struct, known->task, pid) == known->tid &&
+	       !NUMBER_AT(struct task_struct, known->task, exit_state);
 }
 
 static __always_inline void note_waiter(__u64 *cell, __u64 poll, __u32 tgid)
 {
-	struct net_reader *reader = reader_of(poll);
-	__u64 task = waiter_of(cell, poll, tgid);
-	__u32 tid;
+	struct net_reader *reader = bpf_map_lookup_elem(&readers, &poll);
+	__u64 task = waiter_of(cell, poll), now = bpf_ktime_get_ns();
+	struct net_reader first = { .task = task, .met_ns = now, .seen = 1 };
 
-	if (!reader || !task)
+	if (!task || !is_of(task, tgid))
 		return;
-	tid = NUMBER_AT(struct task_struct, task, pid);
-	if (reader->poll == poll && reader->tid != tid)
-		reader->several = 1;
-	if (reader->poll == poll) {
-		reader->seen++;
+	first.several = has_several_waiters(cell, poll);
+	first.tid = NUMBER_AT(struct task_struct, task, pid);
+	if (!reader || !is_there(reader) ||
+	    (reader->tid != first.tid && reader->met_ns + FORGOTTEN_NS < now)) {
+		bpf_map_update_elem(&readers, &poll, &first, BPF_ANY);
 		return;
 	}
-	reader->poll = poll;
-	reader->task = task;
-	reader->tid = tid;
-	reader->seen = 1;
-	reader->several = 0;
+	reader->seen += reader->met_ns + SAME_LOOK_NS < now;
+	reader->several |= first.several || reader->tid != first.tid;
+	reader->met_ns = now;
 }
 
 static __always_inline __u32 cpu_of_task(__u64 task)
@@ -117,21 +137,25 @@ static __always_inline __u32 cpu_of_task(__u64 task)
 	return NUMBER_AT(struct task_struct, task, thread_info.cpu);
 }
 
-static __always_inline bool is_awake(__u64 task)
+/* What the kernel calls its state: 0 = it runs or would run. */
+static __always_inline __u32 sleep_of(__u64 task)
 {
 	if (bpf_core_field_exists(((struct task_struct___new_state *)0)->__state))
-		return !NUMBER_AT(struct task_struct___new_state, task, __state);
-	return !NUMBER_AT(struct task_struct___old_state, task, state);
+		return NUMBER_AT(struct task_struct___new_state, task, __state);
+	return NUMBER_AT(struct task_struct___old_state, task, state);
 }
 
 /* Of a thread that was put off its CPU by the one that looks, it tells what it did before. */
 static __always_inline __u32 state_of_reader(__u64 task)
 {
 	__u64 looks = bpf_get_current_task();
+	__u32 sleep = sleep_of(task);
 
 	if (NUMBER_AT(struct task_struct___first_byte, task, on_cpu))
 		return READER_ON_CPU;
-	if (!is_awake(task))
+	if (sleep & (TASK_STOPPED_OR_TRACED | TASK_FROZEN))
+		return READER_UNKNOWN;
+	if (sleep)
 		return READER_ASLEEP;
 	if (bpf_core_field_exists(((struct task_struct *)0)->sched_info.last_queued) &&
 	    cpu_of_task(task) == bpf_get_smp_processor_id() &&
@@ -142,59 +166,67 @@ static __always_inline __u32 state_of_reader(__u64 task)
 }
 
 /*
- * Whether it is this thread that would fetch from the event poll. Threads of a pool take turns: one
- * of them that sleeps elsewhere may have been relieved by another one.
+ * Whether it is this thread that would fetch from the event poll. Threads of a pool take turns, and
+ * the first thread of a process may use an event poll only now and then.
  */
 static __always_inline bool is_the_reader(struct net_reader *known, __u32 tgid, __u32 state)
 {
-	return !known->several &&
-	       (state != READER_ASLEEP || known->tid == tgid || known->seen >= SEEN_OFTEN);
+	return !known->several && (known->tid == tgid || known->seen >= SEEN_OFTEN) &&
+	       (state != READER_ASLEEP || known->met_ns + RECENTLY_NS > bpf_ktime_get_ns());
+}
+
+static __always_inline bool is_alone(__u64 *cell, __u64 process)
+{
+	__u64 shared = ADDRESS_AT(cell, struct task_struct, process, signal);
+
+	return NUMBER_AT(struct signal_struct, shared, live.counter) == 1;
+}
+
+static __always_inline void note_state(struct net_unread *it, __u64 task, __u32 state)
+{
+	it->state = state;
+	it->reader = state == READER_UNKNOWN ? 0 : NUMBER_AT(struct task_struct, task, pid);
 }
 
 /*
  * Sets reader and state. `process`: its first thread, which is taken for the reader where none was
- * seen to wait, if it is awake: a loop that never waits is not seen to. Returns false if the reader
- * is asleep in the event poll: then it is about to fetch what is ready, or another one is.
+ * seen to wait, if it is the only one and is awake: a loop that never waits is not seen to. Returns
+ * false if the reader is asleep in the event poll: then it is about to fetch what is ready, or
+ * another one is. Likewise if another process reads.
  */
 static __always_inline bool note_reader(struct net_unread *it, __u64 *cell, __u64 poll,
 					__u64 process, __u32 tgid)
 {
-	struct net_reader *known = reader_of(poll);
-	__u64 task = waiter_of(cell, poll, tgid);
-	bool is_known = known && known->poll == poll;
+	struct net_reader *known = bpf_map_lookup_elem(&readers, &poll);
+	__u64 task = waiter_of(cell, poll);
+	__u32 state;
 
-	it->reader = 0;
-	it->state = READER_UNKNOWN;
+	note_state(it, 0, READER_UNKNOWN);
 	if (task) {
-		it->reader = NUMBER_AT(struct task_struct, task, pid);
-		it->state = READER_QUEUED;
-		return is_awake(task);
+		note_state(it, task, READER_QUEUED);
+		return is_of(task, tgid) && !sleep_of(task);
 	}
-	if (is_known) {
-		task = known->task;
-		it->reader = known->tid;
-	} else if (is_awake(process)) {
-		task = process;
-		it->reader = tgid;
+	if (!known) {
+		if (is_alone(cell, process) && !sleep_of(process))
+			note_state(it, process, state_of_reader(process));
+		return true;
 	}
-	if (task && NUMBER_AT(struct task_struct, task, pid) == it->reader &&
-	    NUMBER_AT(struct task_struct, task, tgid) == tgid)
-		it->state = state_of_reader(task);
-	if (is_known && !is_the_reader(known, tgid, it->state))
-		it->state = READER_UNKNOWN;
-	if (it->state == READER_UNKNOWN)
-		it->reader = 0;
+	task = known->task;
+	if (!is_there(known))
+		return true;
+	if (!is_of(task, tgid))
+		return false;
+	state = state_of_reader(task);
+	if (is_the_reader(known, tgid, state))
+		note_state(it, task, state);
 	return true;
 }
 
 /* Bytes that arrived and were not read. */
-static __always_inline __u32 unread_bytes_of(__u64 sock, __u8 state)
+static __always_inline __u32 unread_bytes_of(__u64 sock)
 {
-	__u32 bytes = NUMBER_AT(struct tcp_sock, sock, rcv_nxt) -
-		      NUMBER_AT(struct tcp_sock, sock, copied_seq);
-
-	/* The end of what is sent has a number, too. */
-	return bytes - (state == TCP_CLOSE_WAIT && bytes);
+	return NUMBER_AT(struct tcp_sock, sock, rcv_nxt) -
+	       NUMBER_AT(struct tcp_sock, sock, copied_seq);
 }
 
 static __always_inline __u32 room_of(__u64 sock)
@@ -206,19 +238,18 @@ static __always_inline __u32 room_of(__u64 sock)
 	return (__s32)room < 0 ? 0 : room;
 }
 
-/* Returns the socket of TCP that transfers data; 0 = it is another file. */
+/* Returns the socket of TCP whose other end is open; 0 = it is another file. Whoever has closed its
+ * end waits for no answer. */
 static __always_inline __u64 connection_of(__u64 *cell, __u64 socket)
 {
 	__u64 sock = socket ? ADDRESS_AT(cell, struct socket, socket, sk) : 0;
 	__u16 family;
-	__u8 state;
 
 	if (!sock)
 		return 0;
 	family = NUMBER_AT(struct sock, sock, __sk_common.skc_family);
-	state = NUMBER_AT(struct sock, sock, __sk_common.skc_state);
 	if ((family != AF_INET && family != AF_INET6) ||
-	    (state != TCP_ESTABLISHED && state != TCP_CLOSE_WAIT) ||
+	    NUMBER_AT(struct sock, sock, __sk_common.skc_state) != TCP_ESTABLISHED ||
 	    NUMBER_AT(struct sock, sock, sk_protocol) != IPPROTO_TCP)
 		return 0;
 	return sock;
@@ -261,8 +292,7 @@ int on_unread(struct bpf_iter__task_file *ctx)
 	if (poll != last_poll)
 		note_waiter(cell, poll, tgid);
 	last_poll = poll;
-	unread.unread_bytes =
-		unread_bytes_of(sock, NUMBER_AT(struct sock, sock, __sk_common.skc_state));
+	unread.unread_bytes = unread_bytes_of(sock);
 	if (!unread.unread_bytes || !waits_to_be_fetched(cell, item) ||
 	    !note_reader(&unread, cell, poll, process, tgid))
 		return 0;

@@ -21,7 +21,7 @@ pub enum Reader {
     Asleep,
 }
 
-/// A connection with something to read that its event poll has ready and nobody has fetched.
+/// A connection with something to read that its event poll has in its list of what is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// Which connection.

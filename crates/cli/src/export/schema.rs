@@ -212,8 +212,9 @@ const FLAGS: [&str; 15] = [
     "in_request",
 ];
 /// Columns that count things.
-const COUNTS: [&str; 61] = [
+const COUNTS: [&str; 62] = [
     "looks",
+    "occupied_looks",
     "samples",
     "bursts",
     "connections",

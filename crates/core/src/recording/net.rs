@@ -91,9 +91,10 @@ pub struct SendingTick {
 
 observed! { it: SendingTick over t0_ns..t1_ns, from Source::Connections; to it.proc }
 
-/// What connections of a process of the target had received while nobody fetched it, at looks some ten times a second (BPF
-/// network probe, over the files of the target's processes). A connection counts if its event poll has had it ready for
-/// some milliseconds, and if its other end may send as much again. Each look stands for the time since the one before.
+/// What connections of a process of the target had received that one of its threads should have read, at looks some ten
+/// times a second (BPF network probe, over the files of the target's processes). A connection counts if its event poll has
+/// had it ready for some milliseconds, and if its other end is open and may send as much again. Each look stands for the time
+/// since the one before.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnreadTick {
     /// Start.
@@ -102,19 +103,21 @@ pub struct UnreadTick {
     pub t1_ns: u64,
     /// The process; a record always has it.
     pub proc: Option<ProcId>,
-    /// Its thread that should have fetched most of it; `None` = not known.
+    /// Its thread that should have read it; `None` = not known.
     pub tid: Option<u32>,
     /// Most connections that its event polls watched at a look.
     pub connections: u64,
     /// Number of looks.
     pub looks: u64,
+    /// Number of those at which something waited while the thread was on a CPU, or slept on something else.
+    pub occupied_looks: u64,
     /// Number of times that a connection was found so.
     pub samples: u64,
     /// The time of all connections in which they were so, added up.
     pub unread_ns: u64,
     /// The time in which at least one was so.
     pub late_ns: u64,
-    /// Of this: the thread that should have fetched what had waited longest was on a CPU.
+    /// Of this: the thread was on a CPU.
     pub on_cpu_ns: u64,
     /// Of this: it waited for a CPU, or for its CPU limit.
     pub queued_ns: u64,

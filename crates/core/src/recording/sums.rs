@@ -114,9 +114,9 @@ fn datagrams(it: &DatagramTick) -> u64 {
 }
 
 fn unread(it: &UnreadTick) -> u64 {
-    let UnreadTick { connections, looks, samples, unread_ns, late_ns, on_cpu_ns, .. } = *it;
-    let counts = [connections, looks, samples, unread_ns, late_ns, on_cpu_ns];
-    let rest = [it.queued_ns, it.asleep_ns, it.longest_ns, it.waiting_bytes];
+    let UnreadTick { connections, looks, occupied_looks, samples, unread_ns, late_ns, .. } = *it;
+    let counts = [connections, looks, occupied_looks, samples, unread_ns, late_ns];
+    let rest = [it.on_cpu_ns, it.queued_ns, it.asleep_ns, it.longest_ns, it.waiting_bytes];
     sum(counts.into_iter().chain(rest))
 }
 

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 /// Connections, and sockets of each kind, that are kept one by one.
 const KEPT: usize = 4096;
+/// Threads of a process that are kept one by one for which something waited.
+const KEPT_READERS: usize = 256;
 
 /// Which connection or socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -130,29 +132,24 @@ impl Sender {
     }
 }
 
-/// What waited to be read by a process.
+/// What waited to be read by a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unread {
     /// The sums of its ticks; of levels the most, and all about the connection on which something waited longest.
     pub sum: UnreadTick,
-    /// Length of these ticks.
-    pub seen_ns: u64,
-    /// The time in which at least one connection waited, by the thread that should have read; not all that there were may
-    /// be here.
-    by_thread: BTreeMap<Option<u32>, u64>,
 }
 
 impl Unread {
     fn push(&mut self, tick: &UnreadTick) {
         let sum = &mut self.sum;
-        if self.seen_ns == 0 {
-            (sum.t0_ns, sum.proc) = (tick.t0_ns, tick.proc);
+        if sum.looks == 0 {
+            (sum.t0_ns, sum.proc, sum.tid) = (tick.t0_ns, tick.proc, tick.tid);
         }
         sum.t1_ns = tick.t1_ns;
-        self.seen_ns = self.seen_ns.saturating_add(tick.t1_ns.saturating_sub(tick.t0_ns));
         sum.connections = sum.connections.max(tick.connections);
         for (to, more) in [
             (&mut sum.looks, tick.looks),
+            (&mut sum.occupied_looks, tick.occupied_looks),
             (&mut sum.samples, tick.samples),
             (&mut sum.unread_ns, tick.unread_ns),
             (&mut sum.late_ns, tick.late_ns),
@@ -166,21 +163,9 @@ impl Unread {
             (sum.longest_ns, sum.waiting_bytes) = (tick.longest_ns, tick.waiting_bytes);
             (sum.local, sum.remote) = (tick.local.clone(), tick.remote.clone());
         }
-        if self.by_thread.len() < KEPT || self.by_thread.contains_key(&tick.tid) {
-            let ns = self.by_thread.entry(tick.tid).or_default();
-            *ns = ns.saturating_add(tick.late_ns);
-        }
     }
 
-    /// The thread that should have read most, and the part of the time, 0..1, in which it was that one; `None` = not known.
-    #[must_use]
-    pub fn thread(&self) -> Option<(u32, f64)> {
-        let most = self.by_thread.iter().filter_map(|(tid, ns)| Some(((*tid)?, *ns)));
-        let (tid, ns) = most.max_by_key(|(_, ns)| *ns)?;
-        Some((tid, ns as f64 / self.sum.late_ns.max(1) as f64))
-    }
-
-    /// The time in which something waited because its reader was occupied: it computed, or slept on something else.
+    /// The time in which something waited because its reader was occupied: it was on a CPU, or slept on something else.
     #[must_use]
     pub fn occupied_ns(&self) -> u64 {
         self.sum.on_cpu_ns.saturating_add(self.sum.asleep_ns)
@@ -236,7 +221,7 @@ pub type Connections = BTreeMap<NetKey, Connection>;
 pub struct NetView {
     connections: Connections,
     senders: BTreeMap<NetKey, Sender>,
-    unread: BTreeMap<NetKey, Unread>,
+    unread: BTreeMap<NetKey, Vec<Unread>>,
     datagrams: BTreeMap<NetKey, Datagrams>,
     listeners: BTreeMap<NetKey, Listener>,
     namespaces: BTreeMap<u32, NetnsTotals>,
@@ -266,7 +251,16 @@ impl NetView {
 
     pub(super) fn unread(&mut self, tick: &UnreadTick) {
         let key = NetKey { proc: tick.proc, ..NetKey::default() };
-        entry(&mut self.unread, key).push(tick);
+        let readers = entry(&mut self.unread, key);
+        let known = readers.iter().position(|it| it.sum.tid == tick.tid);
+        if known.is_none() && readers.len() >= KEPT_READERS {
+            return;
+        }
+        let at = known.unwrap_or_else(|| {
+            readers.push(Unread::default());
+            readers.len() - 1
+        });
+        readers[at].push(tick);
     }
 
     pub(super) fn datagrams(&mut self, tick: &DatagramTick) {
@@ -319,9 +313,9 @@ impl NetView {
         &self.senders
     }
 
-    /// What waited to be read, by process.
+    /// What waited to be read, by process, for each thread that should have read it.
     #[must_use]
-    pub fn late(&self) -> &BTreeMap<NetKey, Unread> {
+    pub fn late(&self) -> &BTreeMap<NetKey, Vec<Unread>> {
         &self.unread
     }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What connections of the target have received that nobody fetches. Looked at at each beat, less often where that takes long.
+//! What connections of the target have received that nobody reads. Looked at at each beat, less often where that takes long.
 
 use super::super::{Context, Emit};
 use crate::clock::thread_cpu_time_ns;
 use deburr_bpf::net::{self, NetProbe, Reader, Waiting};
 use deburr_core::recording::{ProcId, Record, UnreadTick};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Processes of the target whose connections are looked at, at some 50 us each.
@@ -13,14 +14,21 @@ const PROCESSES: usize = 256;
 const ONE_IN: u64 = 500;
 /// What came last must have waited for so long: of a stream something has always just come.
 const LEAST_AGE_NS: u64 = 4_000_000;
+/// What lies there for longer is no request whose sender waits, but something that nobody ever reads.
+const MOST_AGE_NS: u64 = 10_000_000_000;
+/// Records in a second: of the threads for which something waited longest.
+const READERS: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Unread {
-    late: BTreeMap<ProcId, Late>,
+    /// What waited since the last records, by process and by the thread that should have read it.
+    late: BTreeMap<(ProcId, Option<u32>), UnreadTick>,
     /// Looks since the last records.
     looks: u64,
     /// Processes none of whose connections an event poll watched: they are looked at once a second only.
     without: HashSet<ProcId>,
+    /// These are due as well.
+    all_due: bool,
     /// The look before.
     looked_ns: u64,
     /// End of the last records.
@@ -31,18 +39,11 @@ pub(super) struct Unread {
     pub(super) gaps: BTreeSet<&'static str>,
 }
 
-/// What waited for a process since the last record.
-#[derive(Debug, Default)]
-struct Late {
-    tick: UnreadTick,
-    /// The time in which at least one connection waited, by the thread that should have read.
-    by_thread: BTreeMap<Option<u32>, u64>,
-}
-
 impl Unread {
     /// Looks at all connections of the target, unless the last look is too recent for what it took. `all`: at those of
     /// processes, too, that had none in an event poll.
     pub(super) fn look(&mut self, probe: &NetProbe, cx: &Context, t_ns: u64, all: bool) {
+        self.all_due |= all;
         if !cx.has_target || t_ns < self.next_ns {
             return;
         }
@@ -57,7 +58,7 @@ impl Unread {
             self.gaps.insert("the target has more processes than are looked at");
             pids.truncate(PROCESSES);
         }
-        if all {
+        if std::mem::take(&mut self.all_due) {
             self.without.clear();
         }
         let mut found = Vec::new();
@@ -80,24 +81,30 @@ impl Unread {
     /// A look stands for the time since the one before.
     fn found(&mut self, all: Vec<(ProcId, net::Unread)>, t_ns: u64, ns_per_jiffy: u64) {
         let span_ns = t_ns.saturating_sub(std::mem::replace(&mut self.looked_ns, t_ns));
+        if span_ns == 0 {
+            return;
+        }
         self.looks += 1;
-        // Processes may share a socket, and its event poll.
+        // Processes may share a socket: it is told of the one whose thread reads it, if that is known.
+        let rows = all.iter().flat_map(|(_, unread)| &unread.waiting);
+        let known: HashSet<u64> =
+            rows.filter(|it| it.tid.is_some()).map(|it| it.ends.sock).collect();
         let mut seen = HashSet::new();
-        for (proc, mut unread) in all {
-            unread.waiting.retain(|it| {
-                // The age is up to a jiffy too large.
-                it.age_ns >= LEAST_AGE_NS + ns_per_jiffy
-                    // A sender that has no more room has paused for that: it is a stream.
-                    && it.unread_bytes <= it.room_bytes
-                    && seen.insert(it.ends.sock)
-            });
-            let Some(oldest) = unread.waiting.iter().max_by_key(|it| it.age_ns) else { continue };
-            let late = self.late.entry(proc).or_default();
-            late.add(oldest, unread.waiting.len() as u64, span_ns);
-            let tick = &mut late.tick;
-            tick.proc = Some(proc);
+        for (proc, unread) in &all {
+            let mut by_reader: BTreeMap<Option<u32>, Vec<&Waiting>> = BTreeMap::new();
+            for it in &unread.waiting {
+                let is_told = it.tid.is_some() || !known.contains(&it.ends.sock);
+                if waits(it, ns_per_jiffy) && is_told && seen.insert(it.ends.sock) {
+                    by_reader.entry(it.tid).or_default().push(it);
+                }
+            }
             let watched = u64::from(unread.watched).max(unread.waiting.len() as u64);
-            tick.connections = tick.connections.max(watched);
+            for (tid, waiting) in by_reader {
+                let tick = self.late.entry((*proc, tid)).or_default();
+                (tick.proc, tick.tid) = (Some(*proc), tid);
+                tick.connections = tick.connections.max(watched);
+                add(tick, &waiting, span_ns);
+            }
         }
     }
 
@@ -105,34 +112,44 @@ impl Unread {
     pub(super) fn second(&mut self, emit: Emit<'_>) {
         let (t0_ns, t1_ns) = (std::mem::replace(&mut self.t0_ns, self.looked_ns), self.looked_ns);
         let looks = std::mem::take(&mut self.looks);
-        for (_, Late { mut tick, by_thread }) in std::mem::take(&mut self.late) {
-            (tick.t0_ns, tick.t1_ns, tick.looks) = (t0_ns, t1_ns, looks);
-            let most = by_thread.iter().max_by_key(|(_, ns)| **ns);
-            tick.tid = most.and_then(|(tid, _)| *tid);
-            emit(Record::Unread(Box::new(tick)));
+        let mut all: Vec<UnreadTick> = std::mem::take(&mut self.late).into_values().collect();
+        if all.len() > READERS {
+            self.gaps.insert("more threads of the target are late than are recorded");
+            all.sort_by_key(|it| Reverse(it.late_ns));
+            all.truncate(READERS);
+        }
+        for tick in all {
+            emit(Record::Unread(Box::new(UnreadTick { t0_ns, t1_ns, looks, ..tick })));
         }
     }
 }
 
-impl Late {
-    fn add(&mut self, oldest: &Waiting, number: u64, span_ns: u64) {
-        let tick = &mut self.tick;
-        tick.samples += number;
-        tick.unread_ns += span_ns * number;
-        tick.late_ns += span_ns;
-        match oldest.reader {
-            Reader::OnCpu => tick.on_cpu_ns += span_ns,
-            Reader::Queued => tick.queued_ns += span_ns,
-            Reader::Asleep => tick.asleep_ns += span_ns,
-            Reader::Unknown => {}
-        }
-        *self.by_thread.entry(oldest.tid).or_default() += span_ns;
-        if oldest.age_ns > tick.longest_ns {
-            tick.longest_ns = oldest.age_ns;
-            tick.local = oldest.ends.local.to_string();
-            tick.remote = oldest.ends.remote.to_string();
-            tick.waiting_bytes = oldest.unread_bytes.into();
-        }
+/// Whether it is a request whose sender waits. The age is up to a jiffy too large.
+fn waits(it: &Waiting, ns_per_jiffy: u64) -> bool {
+    (LEAST_AGE_NS + ns_per_jiffy..MOST_AGE_NS).contains(&it.age_ns)
+        // A sender that has no more room has paused for that: it is a stream.
+        && it.unread_bytes <= it.room_bytes
+}
+
+/// Adds what waited at a look for one thread.
+fn add(tick: &mut UnreadTick, waiting: &[&Waiting], span_ns: u64) {
+    let Some(oldest) = waiting.iter().max_by_key(|it| it.age_ns) else { return };
+    let number = waiting.len() as u64;
+    tick.samples += number;
+    tick.unread_ns += span_ns * number;
+    tick.late_ns += span_ns;
+    tick.occupied_looks += u64::from(matches!(oldest.reader, Reader::OnCpu | Reader::Asleep));
+    match oldest.reader {
+        Reader::OnCpu => tick.on_cpu_ns += span_ns,
+        Reader::Queued => tick.queued_ns += span_ns,
+        Reader::Asleep => tick.asleep_ns += span_ns,
+        Reader::Unknown => {}
+    }
+    if oldest.age_ns > tick.longest_ns {
+        tick.longest_ns = oldest.age_ns;
+        tick.local = oldest.ends.local.to_string();
+        tick.remote = oldest.ends.remote.to_string();
+        tick.waiting_bytes = oldest.unread_bytes.into();
     }
 }
 
@@ -183,6 +200,7 @@ mod tests {
         let all = ticks(&mut of);
         let [it] = all.as_slice() else { panic!("{all:?}") };
         assert_eq!((it.t0_ns, it.t1_ns, it.looks, it.samples), (0, 500 * MS, 3, 3));
+        assert_eq!(it.occupied_looks, 2);
         assert_eq!((it.unread_ns, it.late_ns), (500 * MS, 400 * MS));
         assert_eq!((it.on_cpu_ns, it.queued_ns, it.asleep_ns), (100 * MS, 0, 300 * MS));
         assert_eq!((it.longest_ns, it.remote.as_str()), (350 * MS, "10.0.0.2:1"));
@@ -200,6 +218,28 @@ mod tests {
         look(&mut of, 200, 1, vec![waiting(1, 5, Reader::Unknown)]);
         let all = ticks(&mut of);
         assert_eq!((all[0].late_ns, all[0].on_cpu_ns, all[0].tid), (100 * MS, 0, None));
+        assert_eq!((all[0].samples, all[0].occupied_looks), (1, 0));
+    }
+
+    #[test]
+    fn what_nobody_ever_reads_is_no_request() {
+        let mut of = Unread::default();
+        look(&mut of, 100, 1, vec![waiting(1, 10_000, Reader::Asleep)]);
+        assert!(ticks(&mut of).is_empty());
+    }
+
+    /// Each of two loops of a process is late at another half of the looks.
+    #[test]
+    fn each_loop_is_late_for_its_own_connections() {
+        let mut of = Unread::default();
+        for n in 1..=10 {
+            let other = Waiting { tid: Some(43), ..waiting(2, 40, Reader::OnCpu) };
+            let it = if n % 2 == 0 { other } else { waiting(1, 50, Reader::OnCpu) };
+            look(&mut of, n * 100, 1, vec![it]);
+        }
+        let all = ticks(&mut of);
+        let found: Vec<_> = all.iter().map(|it| (it.tid, it.late_ns, it.occupied_looks)).collect();
+        assert_eq!(found, [(Some(42), 500 * MS, 5), (Some(43), 500 * MS, 5)]);
     }
 
     #[test]
@@ -216,5 +256,10 @@ mod tests {
         let unread = || net::Unread { watched: 1, waiting: vec![waiting(1, 50, Reader::OnCpu)] };
         of.found(vec![(ProcId(1), unread()), (ProcId(2), unread())], 100 * MS, MS);
         assert_eq!(ticks(&mut of).len(), 1);
+        // Of the one that is known to read it.
+        let unknown = net::Unread { watched: 1, waiting: vec![waiting(1, 50, Reader::Unknown)] };
+        of.found(vec![(ProcId(1), unknown), (ProcId(2), unread())], 200 * MS, MS);
+        let all = ticks(&mut of);
+        assert_eq!(all.iter().map(|it| it.proc).collect::<Vec<_>>(), [Some(ProcId(2))]);
     }
 }

@@ -82,26 +82,28 @@ tables! {
         /// bytes that were not sent yet at the end
         waiting_bytes,
     }
-    /// What connections of a process of the target had received while nobody fetched it, at looks some ten times a second
-    /// (BPF network probe): their event poll had them ready for some milliseconds, and the other end may send as much
-    /// again. Each look stands for the time since the one before. No row if there was nothing of that, and none if the target
+    /// What connections of a process of the target had received that one of its threads should have read, at looks some ten
+    /// times a second (BPF network probe): their event poll had them ready for some milliseconds, and the other end is open
+    /// and may send as much again. Each look stands for the time since the one before. No row if there was nothing of that, and none if the target
     /// is the host. A recording of version 2 may lack the table, which was added later.
     "unread" over tick => Unread(UnreadTick) {
         /// the process
         proc,
-        /// its thread that should have fetched most of it; NULL = not known
+        /// its thread that should have read it; NULL = not known
         tid,
         /// most connections that its event polls watched at a look
         connections,
         /// number of looks
         looks,
+        /// number of those at which something waited while the thread was on a CPU, or slept on something else
+        occupied_looks,
         /// number of times that a connection was found so
         samples,
         /// the time in which connections were so, of all added up
         unread_ns,
         /// the time in which at least one was so
         late_ns,
-        /// of this: the thread that should have fetched what had waited longest was on a CPU
+        /// of this: the thread was on a CPU
         on_cpu_ns,
         /// of this: it waited for a CPU, or for its CPU limit
         queued_ns,

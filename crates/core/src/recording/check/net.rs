@@ -37,6 +37,7 @@ fn unread(it: &UnreadTick, faults: &mut Faults) {
     let holds = known_ns <= it.late_ns
         && fits(it.late_ns, length_ns)
         && it.late_ns <= it.unread_ns
+        && it.occupied_looks <= it.looks
         && it.unread_ns <= it.late_ns.saturating_mul(it.connections);
     faults.unless(holds, LATE, || {
         format!("{known_ns} ns of {} ns of {} ns in {length_ns} ns", it.late_ns, it.unread_ns)

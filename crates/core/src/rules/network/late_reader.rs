@@ -13,14 +13,14 @@ use crate::view::{NetKey, Unread, View};
 use std::cmp::Reverse;
 
 const MAX_VICTIMS: usize = 5;
-/// Processes of a victim that are told one by one.
-const MAX_PROCESSES: usize = 3;
+/// Threads of a victim that are told one by one.
+const MAX_READERS: usize = 3;
 
-const LEAST_SAMPLES: Limit = Limit {
-    name: "least_samples",
+const LEAST_LOOKS: Limit = Limit {
+    name: "least_looks",
     value: 5.0,
-    unit: "times that a connection was found so",
-    why: "a look stands for a tenth of a second: fewer may be one request at a bad time",
+    unit: "looks at which the reader was occupied",
+    why: "a look stands for a tenth of a second and more: fewer may be one request at a bad time",
 };
 const LOW_HELD: Limit = Limit {
     name: "low_held",
@@ -67,7 +67,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     summary: "what others have sent waits unread, because the thread that reads it is occupied",
     any_of: &[Source::Unread],
     helps: &[],
-    limits: &[&[LEAST_SAMPLES, LOW_HELD, LOW_PART, MEDIUM_HELD, MEDIUM_PART, HIGH_HELD, HIGH_PART]],
+    limits: &[&[LEAST_LOOKS, LOW_HELD, LOW_PART, MEDIUM_HELD, MEDIUM_PART, HIGH_HELD, HIGH_PART]],
     status: Status::Preview("0.1"),
     doc: include_str!("late_reader.md"),
     file: file!(),
@@ -77,9 +77,9 @@ pub(in crate::rules) static RULE: Rule = Rule {
 /// What waited for a victim to read it.
 struct Late<'v> {
     victim: Victim<'v>,
-    /// Its processes, the one whose connections waited longest first.
-    processes: Vec<(&'v NetKey, &'v Unread)>,
-    /// The time in which the reader was occupied, of the process with most of it.
+    /// The threads that should have read, the one that was occupied longest first.
+    readers: Vec<&'v Unread>,
+    /// The time in which that one was occupied.
     ns: u64,
     ns_per_s: u64,
     share: f64,
@@ -114,28 +114,30 @@ fn check(view: &View) -> Verdict {
             "what waited for {} did so while its reader waited for a CPU, or is not known",
             it.victim.name()
         ),
-        None => "whatever came was fetched within milliseconds".into(),
+        None => "at no look had an event poll of it anything ready for more than some milliseconds"
+            .into(),
     };
     Verdict::Quiet { closest }
 }
 
 impl<'v> Late<'v> {
-    fn of(view: &View, victim: Victim<'v>, mut processes: Vec<(&'v NetKey, &'v Unread)>) -> Self {
-        processes.sort_by_key(|(_, it)| Reverse(it.occupied_ns()));
-        // Processes are late at the same time, and each for its own clients: their times are not added up.
-        let ns = processes.first().map_or(0, |(_, it)| it.occupied_ns());
+    fn of(view: &View, victim: Victim<'v>, of: Vec<(&'v NetKey, &'v Vec<Unread>)>) -> Self {
+        let mut readers: Vec<&Unread> = of.into_iter().flat_map(|(_, it)| it).collect();
+        readers.sort_by_key(|it| Reverse(it.occupied_ns()));
+        // Threads are late at the same time, and each for its own clients: their times are not added up.
+        let ns = readers.first().map_or(0, |it| it.occupied_ns());
         let share = (ns as f64 / view.window_ns().max(1) as f64).min(1.0);
-        Self { victim, processes, ns, ns_per_s: view.per_second(ns), share }
+        Self { victim, readers, ns, ns_per_s: view.per_second(ns), share }
     }
 
-    /// The process whose connections waited longest.
+    /// The thread that was occupied longest.
     fn worst(&self) -> &'v Unread {
-        self.processes[0].1
+        self.readers[0]
     }
 }
 
 fn severity(it: &Late<'_>) -> Option<Severity> {
-    if (it.worst().sum.samples as f64) < LEAST_SAMPLES.value {
+    if (it.worst().sum.occupied_looks as f64) < LEAST_LOOKS.value {
         return None;
     }
     let ms = it.ns_per_s as f64 / 1e6;
@@ -150,9 +152,9 @@ fn severity(it: &Late<'_>) -> Option<Severity> {
 
 /// The thread that reads, in words.
 fn reader(it: &Unread) -> String {
-    match it.thread() {
-        Some((tid, share)) if share >= 0.9 => format!("the thread that reads it ({tid})"),
-        _ => "the thread that reads it".into(),
+    match it.sum.tid {
+        Some(tid) => format!("the thread that reads it ({tid})"),
+        None => "the thread that reads it".into(),
     }
 }
 
@@ -162,7 +164,7 @@ fn computes(it: &Unread) -> bool {
 
 fn finding(view: &View, severity: Severity, it: &Late<'_>) -> Finding {
     let worst = it.worst();
-    let confidence = Confidence::of(view).with_samples(worst.sum.samples);
+    let confidence = Confidence::of(view).with_samples(worst.sum.occupied_looks);
     let mut lines = lines(view, it);
     lines.push(confidence.evidence(view));
     let title = format!(
@@ -170,7 +172,7 @@ fn finding(view: &View, severity: Severity, it: &Late<'_>) -> Finding {
         it.victim.name(),
         words::of_every_second(it.ns_per_s),
         reader(worst),
-        if computes(worst) { "computes" } else { "sleeps on something else" },
+        if computes(worst) { "is on a CPU" } else { "sleeps on something else" },
     );
     Finding {
         title,
@@ -188,15 +190,19 @@ fn finding(view: &View, severity: Severity, it: &Late<'_>) -> Finding {
 fn lines(view: &View, it: &Late<'_>) -> Vec<Evidence> {
     let label = Source::Unread.label();
     let mut lines = Vec::new();
-    for (key, of) in it.processes.iter().take(MAX_PROCESSES) {
+    for of in it.readers.iter().take(MAX_READERS) {
         let sum = &of.sum;
         let time =
             |name, ns: u64, note: String| evidence(view, name, ns as f64, Unit::Ns, label, note);
         let process =
-            key.proc.and_then(|id| view.processes().get(&id)).and_then(|it| it.facts.as_deref());
-        let whose = match process {
-            Some(it) => format!("of {} (pid {})", ticked(&it.comm), it.pid),
-            None => "of a process".into(),
+            sum.proc.and_then(|id| view.processes().get(&id)).and_then(|it| it.facts.as_deref());
+        let process = match process {
+            Some(it) => format!("{} (pid {})", ticked(&it.comm), it.pid),
+            None => "a process".into(),
+        };
+        let whose = match sum.tid {
+            Some(tid) => format!("for thread {tid} of {process}"),
+            None => format!("for a thread of {process} that is not known"),
         };
         let part = |ns: u64| units::share(ns as f64 / sum.late_ns.max(1) as f64);
         let unknown_ns = sum.late_ns.saturating_sub(of.occupied_ns() + sum.queued_ns);
@@ -215,10 +221,11 @@ fn lines(view: &View, it: &Late<'_>) -> Vec<Evidence> {
             "connections waited",
             sum.unread_ns,
             format!(
-                "{} at a time, of {} that are watched; found {} at {}",
+                "{} at a time, of {} that are watched; found {}; the reader was occupied at {} of {}, in seconds in which anything waited",
                 units::count(sum.unread_ns as f64 / sum.late_ns.max(1) as f64),
                 units::counted(sum.connections, "connection", "connections"),
                 units::counted(sum.samples, "time", "times"),
+                units::count(sum.occupied_looks as f64),
                 units::counted(sum.looks, "look", "looks")
             ),
         ));

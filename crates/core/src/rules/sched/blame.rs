@@ -5,11 +5,15 @@ use super::blamed_processes;
 use crate::finding::{BlameDistribution, Cause, Entity, EntityKind, Share};
 use crate::rules::remedy;
 use crate::rules::words::{self, group_entity};
+use crate::text::units;
 use crate::view::{Group, GroupCulprit, Groups, View};
 
 /// Causes below this share are summed up in one line.
 const MIN_SHARE: f64 = 0.01;
 const MAX_CAUSES: usize = 5;
+/// Groups that are named in a sentence, and the least share of one.
+const MAX_MAIN: usize = 3;
+const MAIN_SHARE: f64 = 0.05;
 
 /// The blame for one victim's waiting.
 #[derive(Clone, Debug)]
@@ -110,6 +114,21 @@ impl<'g> Blame<'g> {
         let few = whom.as_ref().filter(|whom| whom.few);
         let ns = few.map_or(ns, |whom| (whom.carriers_share * ns as f64).round() as u64);
         Some(MainCulprit { group: self.group(at), ns, whom })
+    }
+
+    /// The groups that carry most of it, with their shares of all that is named; `None` if nothing is.
+    pub(super) fn in_words(&self) -> Option<String> {
+        let named_ns = self.named_ns();
+        let share = |ns: u64| ns as f64 / named_ns.max(1) as f64;
+        let mut all: Vec<(String, u64)> =
+            self.others.iter().map(|&(at, ns)| (words::group_name(self.group(at)), ns)).collect();
+        let own = words::verb(self.group(self.own), "its own other threads", "each other");
+        all.push((own.into(), self.own_ns));
+        all.sort_by_key(|&(_, ns)| std::cmp::Reverse(ns));
+        let most = all.iter().filter(|(_, ns)| share(*ns) >= MAIN_SHARE).take(MAX_MAIN);
+        let told: Vec<String> =
+            most.map(|(name, ns)| format!("{name}: {}", units::share(share(*ns)))).collect();
+        (named_ns > 0 && !told.is_empty()).then(|| told.join(", "))
     }
 
     fn group(&self, at: usize) -> &'g Group<'g> {

@@ -18,6 +18,9 @@ mod sized_threads;
 pub(super) mod tails;
 
 use super::Rule;
+use super::words::cgroup_path;
+use crate::recording::CgroupId;
+use crate::view::{Groups, View};
 
 /// The rules of this area, by code.
 pub(super) const RULES: &[&Rule] = &[
@@ -26,3 +29,13 @@ pub(super) const RULES: &[&Rule] = &[
     &idle_while_waiting::RULE,
     &runtime_oversubscribed::RULE,
 ];
+
+/// Behind which groups a group waits for a CPU, in words, most first; `None` if that was not recorded.
+pub(super) fn behind_whom(groups: &Groups<'_>, at: usize) -> Option<String> {
+    blame::Blame::of(groups, at).in_words()
+}
+
+/// The cgroup whose CPU quota stops the processes of a cgroup most; `None` if it is not known.
+pub(super) fn throttled_by(view: &View, cgroup: Option<CgroupId>) -> Option<String> {
+    cgroup_path(view, quota::of(view, cgroup).level()?)
+}

@@ -126,6 +126,7 @@ fn unread(proc: ProcId, (on_cpu_ms, queued_ms, asleep_ms): (u64, u64, u64)) -> R
         tid: Some(42),
         connections: 40,
         looks: 100,
+        occupied_looks: (on_cpu_ms + asleep_ms) / 100,
         samples: late_ms / 100 * 12,
         unread_ns: late_ms * 12 * MS,
         late_ns: late_ms * MS,
@@ -277,9 +278,37 @@ fn what_waits_for_a_reader_that_waits_for_a_cpu_is_no_loss_of_its_own() {
     );
     assert_eq!(of((100, 9000, 0)), None);
     assert_eq!(
-        [of((200, 0, 0)), of((500, 0, 0)), of((400, 0, 600))],
-        [Some(Severity::Low), Some(Severity::Medium), Some(Severity::High)]
+        [of((499, 0, 0)), of((500, 0, 0)), of((400, 0, 600))],
+        [None, Some(Severity::Medium), Some(Severity::High)]
     );
+}
+
+/// Of one look, at which forty connections waited, nobody can say how long that was.
+#[test]
+fn many_connections_at_one_look_are_one_look() {
+    let of = |occupied_looks| {
+        let Record::Unread(mut it) = unread(ProcId(1), (1600, 0, 0)) else { unreachable!() };
+        (it.looks, it.occupied_looks, it.samples) = (6, occupied_looks, 40);
+        severity("NET005", [Record::Unread(it)])
+    };
+    assert_eq!((of(1), of(5)), (None, Some(Severity::High)));
+}
+
+/// Sixteen loops of a process, each of which is occupied for a part of the time, at other times than the others.
+#[test]
+fn loops_are_late_for_their_own_clients_only() {
+    let loops = |on_cpu_ms| {
+        (0..16).map(move |n| {
+            let Record::Unread(mut it) = unread(ProcId(1), (on_cpu_ms, 0, 0)) else {
+                unreachable!()
+            };
+            it.tid = Some(100 + n);
+            it.occupied_looks = 9;
+            Record::Unread(it)
+        })
+    };
+    assert_eq!(severity("NET005", loops(190)), None);
+    assert_eq!(severity("NET005", loops(210)), Some(Severity::Low));
 }
 
 /// Clients that read slowly, as a download over a phone does: whose fault a full window is decides.

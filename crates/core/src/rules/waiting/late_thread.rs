@@ -63,13 +63,13 @@ fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
     let (late, action, risk) = match behind.reason {
         Reason::Throttled => (
             "which a CPU quota stops".to_owned(),
-            "raise the CPU quota (SCH002), or run fewer threads, so that the one that others wait for is not stopped",
+            "raise the CPU quota that `ends` in the evidence names, or run fewer threads, so that the one that others wait for is not stopped",
             "the time is taken from the other processes of the host",
         ),
         Reason::BlockIo => (
             format!("which {wait} for block IO"),
             "take the IO out of the thread that others wait for, or make it faster: the findings about disks say why it \
-             is slow",
+             is slow, and `ends` in the evidence beside whose requests",
             "what is handed on before it is on the disk may be lost in a crash",
         ),
         Reason::Slept => (
@@ -90,7 +90,7 @@ fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
         ),
         Reason::Queued => (
             format!("which {wait} for a CPU"),
-            "let the thread that others wait for get a CPU: SCH001 says behind whom this process waits",
+            "let the thread that others wait for get a CPU: `ends` in the evidence says behind whom it waits",
             "precedence for one process is taken from the others",
         ),
     };

@@ -88,11 +88,11 @@ impl Reason {
 fn remedy(behind: &Behind) -> Fix {
     let (action, risk) = match behind.reason {
         Reason::Queued => (
-            "let the thread that holds the lock get a CPU: SCH001 says behind whom this process waits",
+            "let the thread that holds the lock get a CPU: `ends` in the evidence says behind whom it waits",
             "precedence for one process is taken from the others",
         ),
         Reason::Throttled => (
-            "raise the CPU quota: a thread that is stopped with the lock stops all that wait for it (SCH002)",
+            "raise the CPU quota that `ends` in the evidence names: a thread that is stopped with the lock stops all that wait for it",
             "the time is taken from the other processes of the host",
         ),
         Reason::BlockIo => (

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! OFF: time lost off the CPU because threads wait for other threads and processes.
 
+mod chain_ends;
 mod file_lock;
 mod kernel_lock;
 mod late_thread;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the rules about waiting for others share: which groups wait in a certain way, how long, and behind whom.
 
+use super::chain_ends;
 use crate::finding::{Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Severity, Unit};
 use crate::recording::{Awaited, Did, Entry, ProcId, Source};
 use crate::rules::asleep::words as sleep_words;
@@ -224,6 +225,7 @@ impl Waits<'_> {
             );
             lines.push(evidence(view, "behind", unknown_ns as f64, Unit::Ns, label, note));
         }
+        lines.extend(chain_ends::lines(view, &self.sleeps, self.ns));
         Behind {
             whom: whom.map(|((.., who), _)| who.clone()),
             causes: causes(view, &first, self.ns),

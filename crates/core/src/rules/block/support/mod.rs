@@ -17,7 +17,7 @@ pub(super) mod pass_lines;
 pub(super) mod pass_remedies;
 pub(super) mod rhythms;
 pub(super) mod saturation;
-pub(super) mod shares;
+pub(in crate::rules) mod shares;
 pub(in crate::rules) mod tables;
 pub(super) mod time_parts;
 pub(super) mod victims;

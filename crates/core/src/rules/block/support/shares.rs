@@ -91,11 +91,8 @@ fn entity(view: &View, groups: &Groups<'_>, victim: usize, beside: Neighbour) ->
     }
 }
 
-pub(in crate::rules::block) fn name_of(
-    view: &View,
-    groups: &Groups<'_>,
-    beside: Neighbour,
-) -> String {
+/// The culprit in words.
+pub(in crate::rules) fn name_of(view: &View, groups: &Groups<'_>, beside: Neighbour) -> String {
     match beside {
         Neighbour::Group(at) => format!("requests of {}", group_name(&groups.list()[at])),
         Neighbour::Asked(at) => {
