@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr explain`: says what a finding means, how it is computed, and when it is wrong.
+//! `deburr explain`: says what a finding means, how it is computed, and when it is wrong; and how sleep is told apart.
 
 use crate::args::Color;
 use crate::failure::{Exit, Failure};
@@ -10,14 +10,16 @@ use deburr_core::rules;
 /// Arguments of `deburr explain`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
-    /// Code of a finding, like SCH001
+    /// Code of a finding, like SCH001; `sleep`: how the kinds of sleep are told apart
     code: String,
 }
 
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
     let code = &args.code;
     let page = rules::explain(code).ok_or_else(|| {
-        let known: Vec<&str> = rules::RULES.iter().map(|rule| rule.code).collect();
+        let codes = rules::RULES.iter().map(|rule| rule.code);
+        let topics = rules::TOPICS.iter().map(|(name, _)| *name);
+        let known: Vec<&str> = codes.chain(topics).collect();
         let known = known.join(", ");
         Failure::bad_input(format!("there is no finding `{code}`; there are {known}"))
     })?;

@@ -112,6 +112,9 @@ fn findings_are_explained_by_code_and_unknown_codes_are_answered_with_the_known(
     for code in ["SCH001", "sch002", "OBS003"] {
         assert!(stdout(&run(&["explain", code], 0)).contains(&code.to_uppercase()));
     }
+    for kind in ["waits for work", "waits for others", "own timer", "not known", "no entry"] {
+        assert!(stdout(&run(&["explain", "sleep"], 0)).contains(kind), "{kind}");
+    }
     let message = refuse(&["explain", "SCH999\x1b[31m"]);
     assert!(message.contains("SCH999\\x1b[31m") && message.contains("SCH001"), "{message}");
 }

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The documentation page of a rule: its metadata, its prose and its limits.
+//! The documentation page of a rule: its metadata, its prose and its limits; and pages on what several rules share.
 
 use super::{Rule, Status, find};
 use crate::recording::Source;
 use std::fmt::Write as _;
 
-/// The page of the rule with that code, in Markdown; `None` if there is no such rule.
+/// What several rules share, by the name under which it is explained.
+pub const TOPICS: [(&str, &str); 1] = [("sleep", include_str!("asleep/kinds.md"))];
+
+/// The page of the rule with that code, or on that topic, in Markdown; `None` if there is none.
 #[must_use]
 pub fn explain(code: &str) -> Option<String> {
-    find(code).map(page)
+    let topic = || TOPICS.iter().find(|(name, _)| name.eq_ignore_ascii_case(code));
+    find(code).map(page).or_else(|| topic().map(|(_, page)| (*page).to_owned()))
 }
 
 /// The page of a rule, in Markdown.

@@ -36,7 +36,7 @@ mod waiting;
 mod words;
 
 pub use experiments::{experiment_starts_command, experiments, with_experiments};
-pub use explain::explain;
+pub use explain::{TOPICS, explain};
 pub use hosts::{Hosts, diff};
 pub use report::report;
 

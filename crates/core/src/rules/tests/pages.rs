@@ -3,7 +3,7 @@
 //! reproduce it.
 
 use super::{ROOT, about, diff, hosts, judged, kept, scenes, shown};
-use crate::rules::{RULES, Rule, explain};
+use crate::rules::{RULES, Rule, TOPICS, explain};
 use std::fmt::Write as _;
 
 const HEADINGS: [&str; 8] = [
@@ -67,6 +67,14 @@ fn documents_of_rules_are_up_to_date() {
         differences += &diff(&path, &kept(&path, &now), &now);
         let _ = writeln!(index, "| [{code}]({code}.md) | {} | {} |", rule.name, rule.summary);
     }
+    index += "\nWhat several of them share:\n\n";
+    for (name, page) in TOPICS {
+        let path = format!("docs/rules/{name}.md");
+        let now = format!("<!-- Written by a test: `make docs`. -->\n{page}");
+        differences += &diff(&path, &kept(&path, &now), &now);
+        let title = page.lines().next().and_then(|line| line.strip_prefix("# "));
+        let _ = writeln!(index, "- [{name}]({name}.md): {}", title.expect("a page has a title"));
+    }
     let path = "docs/rules/README.md";
     differences += &diff(path, &kept(path, &index), &index);
     assert!(differences.is_empty(), "UPDATE=1 cargo test accepts these:\n{differences}");
@@ -84,5 +92,6 @@ fn every_page_has_the_same_headings() {
         }
     }
     assert_eq!(explain("SCH000"), None);
+    assert!(explain("sleep").is_some_and(|page| page.contains("waits for others")));
     assert_eq!(explain("sch001"), explain("SCH001"));
 }
