@@ -66,8 +66,13 @@ impl Unread {
             if self.without.contains(&proc) {
                 continue;
             }
-            // It may have ended.
-            let Ok(unread) = probe.unread(pid) else { continue };
+            let Ok(unread) = probe.unread(pid) else {
+                // It may have ended.
+                if cx.roots.proc.join(pid.to_string()).exists() {
+                    self.gaps.insert("the open files of a process could not be looked at");
+                }
+                continue;
+            };
             if unread.watched == 0 {
                 self.without.insert(proc);
             }
