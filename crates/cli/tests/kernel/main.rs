@@ -36,6 +36,7 @@ mod longest;
 mod memory;
 mod met_late;
 mod missed;
+mod namespaces;
 mod net;
 mod odd_threads;
 mod oversubscribed;
