@@ -10,8 +10,9 @@
 
 #include "context.bpf.h"
 
-/* Sleep for which a thread has one record. */
+/* Sleep for which a thread has one record when a sleep ends, and while it sleeps on. */
 __u64 sleep_quantum_ns = 1000000;
+__u64 asleep_quantum_ns = 1000000;
 /* What on_own_call saw of its caller, whose thread id is `own_tid`. */
 __u32 own_tid = 0;
 __u64 own_regs = 0;
@@ -26,12 +27,12 @@ struct {
 	__type(value, struct sched_sleeps);
 } sleeps SEC(".maps");
 
-/* Adds a sleep to what is owed to a thread. Returns what a record of it stands for; 0 = none is
- * due.
+/* Adds a sleep to what is owed to a thread, which has a record for each so many ns. Returns what a
+ * record of it stands for; 0 = none is due.
  */
-static __always_inline __u64 due_ns(struct sched_watch *w, __u64 slept_ns)
+static __always_inline __u64 due_ns(struct sched_watch *w, __u64 slept_ns, __u64 each)
 {
-	__u64 owed = w->owed_ns + slept_ns, each = sleep_quantum_ns;
+	__u64 owed = w->owed_ns + slept_ns;
 
 	if (!each || owed < each) {
 		w->owed_ns = owed;
@@ -65,7 +66,7 @@ __noinline int end_sleep(__u32 cpu_id)
 	since = area->cpu.scratch.slept_since_ns;
 	if (w->told_since_ns == since)
 		slept -= slept < w->told_ns ? slept : w->told_ns;
-	stands_for = due_ns(w, slept);
+	stands_for = due_ns(w, slept, sleep_quantum_ns);
 	if (!stands_for) {
 		note_request(w);
 		return 0;
@@ -137,7 +138,7 @@ int on_asleep(struct bpf_iter__task *ctx)
 	barrier();
 	if (*(volatile __u32 *)&t->seq != seq)
 		return 0;
-	stands_for = due_ns(w, slept);
+	stands_for = due_ns(w, slept, asleep_quantum_ns);
 	if (!stands_for)
 		return 0;
 	sleep.since_ns = since;

@@ -32,6 +32,8 @@ pub(super) const QUANTUM_NS: u64 = 1_000_000;
 /// ... and at most. It is doubled, or more, while there are more records in a second than the reader wants, and halved
 /// again where there are few.
 const MOST_QUANTUM_NS: u64 = QUANTUM_NS << 14;
+/// A thread that sleeps on has a record a second at most.
+const LOOK_NS: u64 = 1_000_000_000;
 
 /// Calls whose first argument is a file descriptor, and in which a thread may sleep.
 const TAKE_FD: &[&str] = &[
@@ -357,7 +359,7 @@ pub(super) struct Watch {
     pub(super) heads: Vec<u64>,
     /// Records in a second, at most.
     pub(super) most_records: u64,
-    /// Records since it was last decided how many there may be.
+    /// Records of sleeps that have ended since it was last decided how many there may be.
     records: u64,
     /// Records that were overwritten before they were read.
     overrun: u64,
@@ -405,36 +407,48 @@ impl SchedProbe {
         self.watch.told(all)
     }
 
-    /// Sets how much sleep has one record, from the number of records since the last time.
+    /// Sets how much sleep has one record when it ends, from the number of records since the last time.
     fn set_quantum(&mut self) {
-        let most = std::mem::take(&mut self.watch.records);
+        let records = std::mem::take(&mut self.watch.records);
         let maps = &mut self.object.skel.maps;
         let data = maps.data_data.as_deref_mut().expect("the object has a data section");
-        let quantum_ns = data.sleep_quantum_ns;
-        let most_records = self.watch.most_records.max(1);
-        if most > most_records && quantum_ns < MOST_QUANTUM_NS {
-            let by = (most / most_records).next_power_of_two().max(2);
-            set(&mut data.sleep_quantum_ns, (quantum_ns * by).min(MOST_QUANTUM_NS));
-        } else if most < most_records / 4 && quantum_ns > QUANTUM_NS {
-            set(&mut data.sleep_quantum_ns, quantum_ns / 2);
-        }
+        let next_ns = next_quantum(data.sleep_quantum_ns, records, self.watch.most_records);
+        set(&mut data.sleep_quantum_ns, next_ns);
     }
 
-    /// To be called once a second: the sleeps in progress, as of the time of the last list of waiting threads: what was not told of them yet.
+    /// Sets how much sleep in progress has one record: thousands of threads at rest do not make those rare of the others.
+    fn set_quantum_in_progress(&mut self, records: u64) {
+        let maps = &mut self.object.skel.maps;
+        let data = maps.data_data.as_deref_mut().expect("the object has a data section");
+        let most_records = self.watch.most_records / 2;
+        let mut now_ns = data.asleep_quantum_ns;
+        if records > most_records {
+            // All below that are alike.
+            now_ns = now_ns.max(LOOK_NS / 2);
+        }
+        set(&mut data.asleep_quantum_ns, next_quantum(now_ns, records, most_records));
+    }
+
+    /// To be called once a second: the sleeps in progress, as of the time of the last list of waiting threads: what was not
+    /// told of them yet. `last` = all of it, as there is no further call.
     ///
     /// # Errors
     /// If the kernel's threads cannot be iterated.
-    pub fn asleep(&mut self) -> Result<Vec<Sleep>, String> {
+    pub fn asleep(&mut self, last: bool) -> Result<Vec<Sleep>, String> {
+        self.set_quantum();
         let Some(name) = self.names.asleep.filter(|_| self.watches()) else {
-            self.set_quantum();
             return Ok(Vec::new());
         };
+        if last {
+            let maps = &mut self.object.skel.maps;
+            let data = maps.data_data.as_deref_mut().expect("the object has a data section");
+            set(&mut data.asleep_quantum_ns, QUANTUM_NS);
+        }
         let bytes =
             self.object.iterate(name).map_err(|error| format!("look at who sleeps: {error}"))?;
         let found = bytes.chunks_exact(size_of::<sched_sleep>()).filter_map(from_bytes);
         let all: Vec<sched_sleep> = found.collect();
-        self.watch.records += all.len() as u64;
-        self.set_quantum();
+        self.set_quantum_in_progress(all.len() as u64);
         Ok(self.watch.told(all))
     }
 
@@ -444,6 +458,19 @@ impl SchedProbe {
         let data = self.object.skel.maps.bss_data.as_deref();
         let met = data.map_or(0, |data| data.watch_collisions);
         (self.watch.overrun, self.watch.collisions + met)
+    }
+}
+
+/// How much sleep has one record from now on: twice as much, or more, if there were too many, and half of it if few.
+fn next_quantum(now_ns: u64, records: u64, most_records: u64) -> u64 {
+    let most_records = most_records.max(1);
+    if records > most_records {
+        let by = (records / most_records).next_power_of_two().max(2);
+        now_ns.max((now_ns * by).min(MOST_QUANTUM_NS))
+    } else if records < most_records / 4 {
+        (now_ns / 2).max(QUANTUM_NS)
+    } else {
+        now_ns
     }
 }
 
@@ -484,6 +511,16 @@ mod tests {
         }
         let says = [Sysno::futex, Sysno::read, Sysno::ppoll].map(|it| says_file()[it as usize]);
         assert_eq!(says, [0, 1, 2]);
+    }
+
+    #[test]
+    fn records_are_made_rarer_where_there_are_too_many() {
+        assert_eq!(next_quantum(QUANTUM_NS, 3000, 3000), QUANTUM_NS);
+        assert_eq!(next_quantum(QUANTUM_NS, 3001, 3000), 2 * QUANTUM_NS);
+        assert_eq!(next_quantum(QUANTUM_NS, 20_000, 3000), 8 * QUANTUM_NS);
+        assert_eq!(next_quantum(8 * QUANTUM_NS, 749, 3000), 4 * QUANTUM_NS);
+        assert_eq!(next_quantum(QUANTUM_NS, 0, 3000), QUANTUM_NS, "not less than at first");
+        assert_eq!(next_quantum(MOST_QUANTUM_NS, 20_000, 0), MOST_QUANTUM_NS, "nor without end");
     }
 
     #[test]

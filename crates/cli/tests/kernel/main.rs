@@ -33,6 +33,7 @@ mod lab_prove;
 mod left_behind;
 mod limits;
 mod longest;
+mod many_threads;
 mod memory;
 mod met_late;
 mod missed;

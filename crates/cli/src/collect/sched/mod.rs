@@ -267,7 +267,7 @@ impl SchedCollector {
             self.asleep.watch(&mut self.probe, &cx.roots, &self.target.pids, now_ns);
             // What was slept before is not of the window.
             drop(self.probe.sleeps());
-            drop(self.probe.asleep()?);
+            drop(self.probe.asleep(false)?);
         }
         self.cost.begin(&self.probe, &[(MISSED, missed)]);
         Ok(())

@@ -193,16 +193,27 @@ impl History {
             }
         }
         if self.sleeps > ALL_SLEEPS {
-            for it in self.threads.values_mut() {
-                let gone = it.sleeps.len().div_ceil(2);
-                it.sleeps.drain(..gone);
-                self.sleeps -= gone;
-            }
+            self.drop_sleeps();
         }
         if let Some(lock) = lock_of(sleep)
             && sleep.waker.context == Context::Thread
         {
             self.handed_over(lock, sleep);
+        }
+    }
+
+    /// Those in progress go first: of thousands of threads at rest, each has one, and nobody waits for it. Of the others three
+    /// quarters stay, which are those of a second.
+    fn drop_sleeps(&mut self) {
+        let threads = self.threads.values_mut();
+        threads.for_each(|it| it.sleeps.retain(|it| it.waker.context != Context::NotYet));
+        self.sleeps = self.threads.values().map(|it| it.sleeps.len()).sum();
+        if self.sleeps > ALL_SLEEPS / 4 * 3 {
+            for it in self.threads.values_mut() {
+                let gone = it.sleeps.len().div_ceil(4);
+                it.sleeps.drain(..gone);
+                self.sleeps -= gone;
+            }
         }
     }
 
@@ -426,6 +437,20 @@ mod tests {
         assert_eq!((history.runs, history.sleeps), (counted, sleeps));
         let parts = history.parts(Thread { tgid: 7, tid: 0 }, 0, 5);
         assert_eq!(told(&parts), [(5, "not seen")]);
+    }
+
+    #[test]
+    fn thousands_at_rest_do_not_make_others_forgotten() {
+        let mut history = History::default();
+        history.follow(7, 0);
+        history.slept(&slept(7, 300, 80, 9));
+        for tid in 100..20_100 {
+            let it = slept(tid, 0, 1000, 0);
+            let waker = Waker { context: Context::NotYet, ..it.waker };
+            history.slept(&Sleep { waker, ..it });
+        }
+        assert!(history.sleeps <= ALL_SLEEPS);
+        assert_eq!(told(&history.parts(ONE, 310, 390)), [(70, "slept"), (10, "not seen")]);
     }
 
     proptest! {

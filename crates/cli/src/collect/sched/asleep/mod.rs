@@ -32,7 +32,8 @@ const PEERS: usize = 32;
 const PEER_FOR_S: u32 = 10;
 /// Threads of a process that exist when it is met.
 const THREADS: usize = 20_000;
-/// Records of sleeps of a target in a second, on all CPUs. The reader takes 1 to 3 us for each: 1 % of a CPU at most.
+/// Records of ended sleeps of a target in a second, on all CPUs. The reader takes 1 to 3 us for each: 1 % of a CPU at most. Of
+/// sleeps in progress there are half as many.
 pub(super) const RECORDS: u64 = 3000;
 /// Sleeps in a second of which more is told than what they are themselves.
 const PENDING: usize = 10_000;
@@ -186,7 +187,7 @@ impl Asleep {
         (running, last): (Vec<Run>, bool),
     ) -> Result<(), String> {
         self.follow(probe, roots);
-        for sleep in probe.asleep()? {
+        for sleep in probe.asleep(last)? {
             self.take(roots, sleep);
         }
         for sleep in self.open.second(last) {
