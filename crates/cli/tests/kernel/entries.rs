@@ -3,8 +3,12 @@
 //! long they had no work, and how long they waited inside of a job.
 
 use crate::common;
+use crate::lab::until;
+use rusqlite::Connection;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A thread gets jobs from a broker, which it asks for the next one, for two workers. For each job, these have a helper ask
@@ -48,8 +52,8 @@ for work, *given in (serve, broker, 0.008, 0.025), (serve, database, 0.002, 0.00
             os._exit(0)
     children.append(pid)
 
-end = time.monotonic() + 4.0
-own, spent, jobs, mutex = threading.local(), {}, queue.SimpleQueue(), ctypes.create_string_buffer(64)
+end = time.monotonic() + float(sys.argv[3])
+own, waits, jobs, mutex = threading.local(), [], queue.SimpleQueue(), ctypes.create_string_buffer(64)
 asked, asked_by_server = queue.SimpleQueue(), queue.SimpleQueue()
 
 def delayed():
@@ -57,9 +61,10 @@ def delayed():
 
 def timed(name, call):
     # How long it waits for a CPU afterwards is no sleep.
-    begin = time.monotonic() - delayed()
+    queued, begin = delayed(), time.monotonic()
     result = call()
-    spent[threading.get_ident(), name] = spent.get((threading.get_ident(), name), 0.0) + time.monotonic() - delayed() - begin
+    now = time.monotonic()
+    waits.append((name, begin, now, now - begin - delayed() + queued))
     return result
 
 def named(name, what):
@@ -122,8 +127,8 @@ for name, what in ("helper", help), ("other-helper", lambda: help(asked_by_serve
 for worker in workers:
     worker.join()
 with open(sys.argv[1], "w") as told:
-    for name in "queue", "answer", "client", "inside":
-        told.write(f"{name} {sum(seconds for (_, it), seconds in spent.items() if it == name)}\n")
+    for wait in waits:
+        print(*wait, file=told)
 for pid in children:
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
@@ -136,14 +141,28 @@ fn run(port: u16, arguments: &[&str]) -> (BTreeMap<String, f64>, Value) {
     let [recording, told] = ["x.deburr", "told"].map(|name| scratch.path().join(name));
     let mut record = Command::new(env!("CARGO_BIN_EXE_deburr"));
     record.args(["record", "-q", "-o"]).arg(&recording).args(arguments);
-    record.args(["--", "python3", "-c", SERVICE]).arg(&told).arg(port.to_string());
+    record.args(["--", "python3", "-c", SERVICE]).arg(&told).args([&port.to_string(), "4"]);
     assert!(record.stdin(Stdio::null()).stdout(Stdio::null()).status().unwrap().success());
+    (measured(&told, 0.0..f64::INFINITY), reported(&recording))
+}
+
+/// What the workers measured in a range of time, on the monotonic clock: what a wait has of it is its part, too.
+fn measured(told: &Path, within: Range<f64>) -> BTreeMap<String, f64> {
+    let mut all = BTreeMap::new();
+    for row in std::fs::read_to_string(told).unwrap().lines() {
+        let (name, numbers) = row.split_once(' ').unwrap();
+        let numbers: Vec<f64> = numbers.split(' ').map(|it| it.parse().unwrap()).collect();
+        let [begin, end, slept] = numbers[..] else { panic!("{row}") };
+        let part = (end.min(within.end) - begin.max(within.start)).max(0.0) / (end - begin);
+        *all.entry(name.to_owned()).or_default() += slept * part;
+    }
+    all
+}
+
+fn reported(recording: &Path) -> Value {
     let mut report = Command::new(env!("CARGO_BIN_EXE_deburr"));
-    let output = report.args(["report", "--json"]).arg(&recording).output().unwrap();
-    let told = std::fs::read_to_string(&told).unwrap();
-    let rows = told.lines().map(|row| row.split_once(' ').unwrap());
-    let measured = rows.map(|(name, seconds)| (name.to_owned(), seconds.parse().unwrap()));
-    (measured.collect(), serde_json::from_slice(&output.stdout).unwrap())
+    let output = report.args(["report", "--json"]).arg(recording).output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// Seconds of sleep of each kind.
@@ -207,6 +226,66 @@ fn try_entries() {
     let context = format!("{measured:?}, {told:?}: {report:#}");
     assert!(measured["client"] > 1.0 && measured["inside"] > 0.2, "{context}");
     agree(&told, (measured["client"], measured["inside"]), &context);
+}
+
+#[test]
+fn who_serves_requests_is_told_by_the_ids_of_threads() {
+    const TEST: &str = "who_serves_requests_is_told_by_the_ids_of_threads";
+    common::tried("kernel", TEST, || {
+        if common::root_or_skip("kernel", TEST) {
+            try_threads();
+        }
+    });
+}
+
+/// The service runs already: its threads have ids.
+fn try_threads() {
+    let scratch = tempfile::tempdir().unwrap();
+    let [recording, told] = ["x.deburr", "told"].map(|name| scratch.path().join(name));
+    let mut service = Command::new("python3");
+    service.args(["-c", SERVICE]).arg(&told).args(["0", "7"]).stdin(Stdio::null());
+    let mut service = service.spawn().unwrap();
+    let tasks = format!("/proc/{}/task", service.id());
+    let workers = || -> Vec<String> {
+        let tasks = std::fs::read_dir(&tasks).unwrap().map(|it| it.unwrap().path());
+        let comm = |task: &Path| std::fs::read_to_string(task.join("comm")).unwrap_or_default();
+        let of_worker = tasks.filter(|task| comm(task).starts_with("worker-"));
+        of_worker.map(|task| task.file_name().unwrap().to_str().unwrap().to_owned()).collect()
+    };
+    until("the workers have their names", || workers().len() == 2);
+    let [one, other] = workers().try_into().unwrap();
+    let mut record = Command::new(env!("CARGO_BIN_EXE_deburr"));
+    record.args(["record", "-q", "-d", "3", "-p", &service.id().to_string(), "-o"]).arg(&recording);
+    // A number, and one that says what it is.
+    record.args(["--entry", &one, "--entry", &format!("tid:{other}")]).stdout(Stdio::null());
+    let ended = record.status().unwrap();
+    assert!(service.wait().unwrap().success() && ended.success(), "{ended}");
+    let (report, tids) = (reported(&recording), [one, other]);
+    let connection = Connection::open(&recording).unwrap();
+    let (began, length): (i64, i64) = connection
+        .query_row("SELECT start_mono_ns, asked_ns FROM meta", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .unwrap();
+    let began = began as f64 / 1e9;
+    let measured = measured(&told, began..began + length as f64 / 1e9);
+    let kinds = kinds(&report);
+    println!("threads: {measured:?}, {kinds:?}, {:?}", codes(&report));
+    let context = format!("{measured:?}, {kinds:?}: {report:#}");
+    let (queue, answer) = (measured["queue"], measured["answer"]);
+    assert!(queue > 1.5 && answer > 0.2, "{context}");
+    agree(&kinds, (queue, answer), &context);
+    // The helper and the others are none of them.
+    assert!(kinds["no_entry"] > queue, "{context}");
+    let entries = report["target"]["entries"].as_array().unwrap();
+    let mut told: Vec<String> = entries.iter().map(|it| it["tid"].to_string()).collect();
+    told.sort_unstable();
+    let mut tids = tids;
+    tids.sort_unstable();
+    assert_eq!(told, tids, "{context}");
+    for entry in entries {
+        assert!(entry["asleep_ns"].as_f64().unwrap() > 0.5e9, "each of them is seen: {context}");
+    }
 }
 
 /// What threads of an entry waited for is told as they measured it: without work, and inside of jobs.
