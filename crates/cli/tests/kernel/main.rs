@@ -63,5 +63,6 @@ mod syscalls;
 mod unlucky;
 mod unprivileged;
 mod unread;
+mod wakeups;
 mod whole_host;
 mod writeback;

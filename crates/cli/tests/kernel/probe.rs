@@ -20,7 +20,7 @@ pub(crate) fn make_plan() -> Plan {
     plan(&deburr_bpf::facts::facts(), needs).unwrap()
 }
 
-fn cpus() -> u32 {
+pub(crate) fn cpus() -> u32 {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();
     text.trim().rsplit(['-', ',']).next().unwrap().parse::<u32>().unwrap().min(CPUS) + 1
 }
