@@ -4,7 +4,7 @@
 use super::check::{Check, Precondition, Topic};
 use super::measured;
 use super::observed::Observed;
-use super::scenario::{CauseBound, Scenario};
+use super::scenario::{Areas, CauseBound, Scenario};
 use super::service::Periods;
 use super::stage::OBSERVER;
 use deburr_core::finding::{Area, Cause, EntityKind, Finding, Ledger, LedgerState};
@@ -20,7 +20,7 @@ const TOLERANCE_NS_PER_S: f64 = 20e6;
 /// All checks of a scenario.
 pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -> Vec<Check> {
     let (without, with) = scenario.run_names();
-    let area = scenario.area;
+    let area = &scenario.area;
     let quiet = silence(area, scenario.control_forbid.as_deref(), without, control);
     let mut checks = vec![quiet.resting_on(Precondition::Control)];
     checks.extend(control.periods.map(|periods| room(without, periods)));
@@ -33,7 +33,7 @@ pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -
             .report
             .findings
             .iter()
-            .filter(|found| area.is_none_or(|area| found.area == area))
+            .filter(|found| area.has(found.area))
             .find(|found| found.code == *code || !fault.is_of_the_rest_of_the_host(found));
         let first = first.map_or("nothing", |found| &found.code);
         let first_is_it = Check::new(first == code, format!("`{code}` comes first: {first}"));
@@ -90,16 +90,15 @@ pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -
     checks
 }
 
-fn silence(area: Option<Area>, codes: Option<&[String]>, name: &str, run: &Observed) -> Check {
+fn silence(area: &Areas, codes: Option<&[String]>, name: &str, run: &Observed) -> Check {
     let counts = |found: &&Finding| {
-        area.is_none_or(|area| found.area == area)
-            && codes.is_none_or(|codes| codes.contains(&found.code))
+        area.has(found.area) && codes.is_none_or(|codes| codes.contains(&found.code))
     };
     let complaints = run.complaints().filter(counts);
     let said: Vec<_> = complaints.map(|found| format!("\"{}\"", found.title)).collect();
-    let of = match (codes, area) {
+    let of = match (codes, area.prefixes()) {
         (Some(codes), _) => format!(" of {}", codes.join(", ")),
-        (None, Some(area)) => format!(" of {}", area.prefix()),
+        (None, Some(prefixes)) => format!(" of {prefixes}"),
         (None, None) => String::new(),
     };
     let seen = if said.is_empty() { "nothing".into() } else { said.join(", ") };

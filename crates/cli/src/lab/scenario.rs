@@ -9,8 +9,10 @@ use super::needs::Need;
 use super::victims::VictimSpec;
 use anyhow::{Context as _, Result, ensure};
 use deburr_core::finding::Area;
-use serde::Deserialize;
+use serde::de::{self, IntoDeserializer as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Component, Path};
 
 /// An incident: what is done to a host, and what `deburr` must report about it.
@@ -34,8 +36,10 @@ pub(crate) struct Scenario {
     /// Whether the fault run, too, must yield nothing above `info`.
     #[serde(default)]
     pub(crate) silent: bool,
-    /// Area whose findings count. Other problems of the host are not the scenario's concern. Absent = all areas.
-    pub(crate) area: Option<Area>,
+    /// Areas whose findings count: one, or a list. Other problems of the host are not the scenario's concern. Absent = all
+    /// areas.
+    #[serde(default)]
+    pub(crate) area: Areas,
     /// Code of the worst finding of the fault run. Absent only when `silent`.
     pub(crate) expect_first: Option<String>,
     /// Codes that the fault run must yield, in any place.
@@ -88,6 +92,53 @@ pub(crate) struct Scenario {
     /// The range of each number that `lab score` varies, by its path.
     #[serde(default)]
     pub(crate) vary: BTreeMap<String, [i64; 2]>,
+}
+
+/// Areas of findings; none = all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Areas(Vec<Area>);
+
+impl Areas {
+    pub(crate) fn has(&self, area: Area) -> bool {
+        self.0.is_empty() || self.0.contains(&area)
+    }
+
+    /// The prefixes of their codes in words; `None` = all areas.
+    pub(crate) fn prefixes(&self) -> Option<String> {
+        let prefixes: Vec<_> = self.0.iter().map(|area| area.prefix()).collect();
+        (!prefixes.is_empty()).then(|| prefixes.join(", "))
+    }
+}
+
+impl<'de> Deserialize<'de> for Areas {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        from.deserialize_any(AreasVisitor)
+    }
+}
+
+struct AreasVisitor;
+
+impl<'de> Visitor<'de> for AreasVisitor {
+    type Value = Areas;
+
+    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("an area, or a list of areas")
+    }
+
+    fn visit_str<E: de::Error>(self, name: &str) -> std::result::Result<Areas, E> {
+        Area::deserialize(name.into_deserializer()).map(|area| Areas(vec![area]))
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut all: S) -> std::result::Result<Areas, S::Error> {
+        let mut areas = Vec::new();
+        while let Some(area) = all.next_element()? {
+            areas.push(area);
+        }
+        match areas.is_empty() {
+            true => Err(de::Error::invalid_length(0, &self)),
+            false => Ok(Areas(areas)),
+        }
+    }
 }
 
 /// A lower bound on the share of a finding's loss that certain processes cause.
@@ -296,6 +347,9 @@ min_share = 0.8
             ("work_us = 1000", "work_us = 0", "victim.work_us"),
             ("threads = 1", "threads = 0", "victim.threads"),
             ("\"cpus>=2\"", "\"cpus>=two\"", "cpus>=two"),
+            ("seconds = 5", "seconds = 5\narea = \"space\"", "space"),
+            ("seconds = 5", "seconds = 5\narea = [\"sched\", \"space\"]", "space"),
+            ("seconds = 5", "seconds = 5\narea = []", "area"),
         ] {
             let text = GOOD.replacen(from, to, 1);
             assert_ne!(text, GOOD, "`{from}` is not in the example");

@@ -212,6 +212,8 @@ fn only_findings_of_the_area_count() {
         checks.into_iter().filter(|check| !check.pass).count()
     };
     assert_eq!(fails("\narea = \"sched\""), 0);
+    assert_eq!(fails("\narea = [\"sched\", \"network\"]"), 0);
+    assert_eq!(fails("\narea = [\"sched\", \"block\"]"), 2);
     assert_eq!(fails(""), 2, "not silent without the fault, and not first with it");
 }
 

@@ -4,7 +4,7 @@
 use super::decoys::finding;
 use super::{codes, judged};
 use crate::finding::Finding;
-use crate::recording::{MemoryBound, ReclaimKind, ReclaimTick, Source};
+use crate::recording::{MemoryBound, MemoryReading, ReclaimKind, ReclaimTick, Record, Source};
 use crate::testkit::{MS, ProcessActivity, S, Scene, reclaim};
 
 /// A service in a cgroup at its limit, and a batch job in the same one.
@@ -104,6 +104,47 @@ fn the_kernels_own_threads_hurt_nobody() {
     let found = of(&full_host(), "MEM002");
     assert_eq!(found.cost.lost_ns_per_s, 120_000_000, "without that of the kernel's thread");
     assert!(found.evidence.iter().any(|line| line.name == "compaction in the background"));
+}
+
+/// Free memory is below where the kernel's own thread begins, which frees it in time: it computes, and sleeps for memory itself.
+/// Pages of others come back from the disk, from which the service reads, too. Nobody frees any memory for himself.
+#[test]
+fn what_the_kernel_frees_in_the_background_hurts_nobody() {
+    let mut scene = Scene::new(4, 10 * S);
+    scene.sees_reclaim();
+    let [api, batch, kswapd] = ["api", "batch", "kswapd0"].map(|name| scene.process(name, None));
+    scene.facts(kswapd, |facts| facts.kernel_thread = Some(true));
+    let frees =
+        ProcessActivity { on_cpu_ns: 5 * S, mem_stall_ns: 4 * S, ..ProcessActivity::default() };
+    scene.did(kswapd, &frees);
+    let reads =
+        ProcessActivity { on_cpu_ns: 3 * S, block_io_ns: 2 * S, ..ProcessActivity::default() };
+    scene.did(api, &ProcessActivity { threads: 4, ..reads.clone() }).did(batch, &reads);
+    for (t_ns, refaults) in [(0, 1_000), (10 * S, 500_000)] {
+        scene.push(Record::Memory(MemoryReading {
+            t_ns,
+            cgroup: None,
+            refaults_file: Some(refaults),
+            refaults_anon: Some(0),
+            free_bytes: Some(60 << 20),
+            low_bytes: Some(80 << 20),
+        }));
+    }
+    let quiet = |scene: &Scene| {
+        let report = judged(scene);
+        let found = codes(&report);
+        assert!(!found.iter().any(|code| code.starts_with("MEM")), "{found:?}");
+        for code in ["MEM001", "MEM002", "MEM003"] {
+            assert!(report.ruled_out.iter().any(|it| it.code == code), "{code} was judged");
+        }
+    };
+    quiet(&scene);
+    scene.target(api);
+    quiet(&scene);
+    // If the service waits for memory itself, that is told.
+    let waits = ProcessActivity { mem_stall_ns: S, ..ProcessActivity::default() };
+    scene.did(api, &waits);
+    assert_eq!(of(&scene, "MEM003").cost.lost_ns_per_s, 100_000_000);
 }
 
 /// A host whose free memory is in pieces may have half of it free: more is of no use.
