@@ -91,9 +91,20 @@ def named(name):
     signal.pause()
 
 
-LOADS = {"threads": threads, "creations": creations, "named": named}
+def naps(name):
+    """A process of that name, which sleeps for a little more than a millisecond again and again."""
+    with open("/proc/self/comm", "w") as file:
+        file.write(name)
+    print("ready", flush=True)
+    while True:
+        time.sleep(0.0012)
+
+
+LOADS = {"threads": threads, "creations": creations, "named": named, "naps": naps}
 # The name of the processes of `perf bench sched pipe`.
 PIPE_COMM = "sched-pipe"
+# Those of a process that does nothing, and of one that naps.
+REST_COMM, NAPS_COMM = "at-rest", "naps"
 
 
 class Load:

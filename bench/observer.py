@@ -34,9 +34,12 @@ class Bpf:
     """The few bpf(2) commands that are needed here."""
 
     SYSCALL = {"x86_64": 321, "aarch64": 280}
-    PROG_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD, ENABLE_STATS = 13, 15, 32
-    # struct bpf_prog_info, up to and including its name
-    INFO_BYTES, NAME_AT = 80, 64
+    PROG_GET_FD_BY_ID, MAP_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD, ENABLE_STATS = 13, 14, 15, 32
+    # struct bpf_prog_info, up to and including its name, and what it says of its maps
+    INFO_BYTES, NAME_AT, MAPS_AT = 80, 64, 52
+    # struct bpf_map_info
+    MAP_NAME_AT = 24
+    MOST_MAPS = 64
 
     def __init__(self):
         self.number = self.SYSCALL[platform.machine()]
@@ -62,16 +65,35 @@ class Bpf:
             os.close(descriptor)
         return int(info.get("run_cnt", 0)), int(info.get("run_time_ns", 0))
 
-    def name(self, program):
-        """Name of a program, of which the kernel keeps the first 15 bytes."""
-        descriptor = self.call(self.PROG_GET_FD_BY_ID, struct.pack("I", program))
-        info = ctypes.create_string_buffer(self.INFO_BYTES)
+    def info(self, get, number, info):
+        """Fills in what the kernel knows of a program or map."""
+        descriptor = self.call(get, struct.pack("I", number))
         try:
             request = struct.pack("IIQ", descriptor, self.INFO_BYTES, ctypes.addressof(info))
             self.call(self.OBJ_GET_INFO_BY_FD, request)
         finally:
             os.close(descriptor)
+
+    def name(self, program):
+        """Name of a program, of which the kernel keeps the first 15 bytes."""
+        info = ctypes.create_string_buffer(self.INFO_BYTES)
+        self.info(self.PROG_GET_FD_BY_ID, program, info)
         return info.raw[self.NAME_AT :].split(b"\0")[0].decode(errors="replace")
+
+    def maps(self, program):
+        """The maps that a program uses: number -> name, as long as that of a program."""
+        numbers = (ctypes.c_uint32 * self.MOST_MAPS)()
+        info = ctypes.create_string_buffer(self.INFO_BYTES)
+        struct.pack_into("=IQ", info, self.MAPS_AT, self.MOST_MAPS, ctypes.addressof(numbers))
+        self.info(self.PROG_GET_FD_BY_ID, program, info)
+        (count,) = struct.unpack_from("I", info, self.MAPS_AT)
+        names = {}
+        for number in numbers[: min(count, self.MOST_MAPS)]:
+            info = ctypes.create_string_buffer(self.INFO_BYTES)
+            self.info(self.MAP_GET_FD_BY_ID, number, info)
+            name = info.raw[self.MAP_NAME_AT : self.MAP_NAME_AT + 16]
+            names[number] = name.split(b"\0")[0].decode(errors="replace")
+        return names
 
 
 def fdinfo(pid, descriptor):
@@ -98,6 +120,19 @@ def attached(pid):
         if "prog_id" in info:
             programs.add(int(info["prog_id"]))
     return programs, links
+
+
+def map_bytes(pid):
+    """Memory of the maps that a process holds, by number, as the kernel counts it."""
+    found = {}
+    for descriptor in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            info = fdinfo(pid, descriptor)
+        except OSError:
+            continue
+        if "map_id" in info:
+            found[int(info["map_id"])] = int(info["memlock"])
+    return found
 
 
 class Observer:
@@ -133,8 +168,8 @@ class Observer:
         if status is not None:
             self.log.seek(0)
             lines = self.log.read().decode(errors="replace").strip().splitlines()
-            said = [line for line in lines if "error" in line.lower()] or lines or ["nothing said"]
-            raise Failed(f"ended with status {status}: {said[-1][:160]}")
+            said = [line for line in lines if re.search("error|unable to", line, re.I)] or lines
+            raise Failed(f"ended with status {status}: {(said or ['nothing said'])[-1][:160]}")
 
     def wait_attached(self):
         before, since = 0, self.started

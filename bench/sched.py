@@ -17,14 +17,27 @@ import shutil
 import subprocess
 import time
 
-from load import PIPE_COMM, Load, workloads
-from observer import Bpf, Failed, Observer, attached
+from load import NAPS_COMM, PIPE_COMM, REST_COMM, Load, workloads
+from observer import Bpf, Failed, Observer, attached, map_bytes
 
 FOREVER_S = 3600
 # Runs of a program in a second from which on their mean is worth something.
 OFTEN = 10_000
 # What a target costs: the pipe benchmark is its target, the other one is not.
 TARGET = "deburr, with a target"
+# What a target costs others: neither benchmark is the target.
+BESIDE = "deburr, with another target"
+# Processes that nap: deburr does not write more than 3000 records a second.
+NAPPING = 3
+# Why a tool is not measured that is not there.
+NOT_HERE = {
+    "bcc offwaketime": "not installed: libbpf-tools has none, and that of bpfcc-tools is compiled when it starts, with "
+    "the headers of the running kernel"
+}
+# Maps of the scheduler probe for what threads sleep on, and the probes of which all maps are counted with them, by the
+# beginning of the names of their data.
+MAPS_OF_SLEEPS = ("watched_process", "watches", "sleeps", "polled")
+MAPS_OF_PROBES = ("irq_bpf.", "reclaim_.", "net_bpf.")
 
 
 def bpftrace_runqlat(scratch):
@@ -60,6 +73,11 @@ def tools(binary, scratch):
         True,
         "the same with `--comm`: on what and behind whom its threads sleep. `pipe` is the target, `switch` is not",
     )
+    found[BESIDE] = (
+        [*found["deburr"][0][:-1], f"{scratch}/beside.deburr", "--comm", REST_COMM],
+        True,
+        "the same with a target that does nothing",
+    )
     for name in ("runqlat", "runqslower"):
         command = next(filter(shutil.which, (name, f"{name}-bpf", f"bpf-{name}")), None)
         # An interval and a threshold that keep it from printing while it is measured.
@@ -73,6 +91,13 @@ def tools(binary, scratch):
         [command, str(FOREVER_S * 1000)] if command else None,
         True,
         "libbpf-tools: stacks of all sleeps",
+    )
+    names = ("offwaketime", "offwaketime-bpf", "bpf-offwaketime", "offwaketime-bpfcc")
+    command = next(filter(shutil.which, names), None)
+    found["bcc offwaketime"] = (
+        [command, str(FOREVER_S * 1000)] if command else None,
+        True,
+        "stacks of all sleeps, and of who ends them",
     )
     script, note = bpftrace_runqlat(scratch) if shutil.which("bpftrace") else (None, "")
     found["bpftrace runqlat"] = (["bpftrace", script] if script else None, True, note)
@@ -110,6 +135,13 @@ def tools(binary, scratch):
     return found
 
 
+def clear(scratch):
+    """deburr never overwrites a recording, and perf's files grow."""
+    for leftover in os.listdir(scratch):
+        if not leftover.endswith(".bt"):
+            os.unlink(f"{scratch}/{leftover}")
+
+
 class Comparison:
     """Paired runs of every tool that works here."""
 
@@ -121,15 +153,14 @@ class Comparison:
         self.programs = {}
         # Nanoseconds of a run of each program that runs often, by tool, workload and name.
         self.by_name = {}
+        # Nanoseconds that a switch takes longer at which a record of a sleep is written.
+        self.record_ns = []
 
     def start(self, name):
         command, bpf, _ = self.tools[name]
         if command is None:
-            raise Failed("not installed")
-        # deburr never overwrites a recording, and perf's files grow.
-        for leftover in os.listdir(self.scratch):
-            if not leftover.endswith(".bt"):
-                os.unlink(f"{self.scratch}/{leftover}")
+            raise Failed(NOT_HERE.get(name, "not installed"))
+        clear(self.scratch)
         return Observer(command, bpf)
 
     def attempt(self, name, work):
@@ -195,6 +226,69 @@ class Comparison:
         if busiest:
             # The program that runs at every switch runs most often; the time of all programs is divided by its runs.
             self.programs.setdefault(key, []).append((spent / busiest, spent / runs))
+
+    def per_record(self, seconds):
+        """What a record of a sleep costs: processes nap, and each nap has a record if they are the target, else none."""
+        command = self.tools[BESIDE][0]
+        stats = self.bpf.statistics()
+        try:
+            for number in range(min(self.rounds, 5)):
+                self.progress(f"records of sleeps, round {number + 1}")
+                with Load(*[["naps", NAPS_COMM]] * NAPPING) as load:
+                    pids = [process.pid for process in load.processes]
+                    aside = self.switches(command, pids, seconds)
+                    target = self.switches([*command[:-1], NAPS_COMM], pids, seconds)
+                (runs, ns, _), (of_runs, of_ns, records) = aside, target
+                self.record_ns.append((of_ns / of_runs - ns / runs) * of_runs / records)
+        except (Failed, OSError, ZeroDivisionError) as error:
+            self.progress(f"records of sleeps: {error}")
+        finally:
+            os.close(stats)
+
+    def switches(self, command, pids, seconds):
+        """Runs of the program at switches and their time, beside a command; and how often those processes slept."""
+        clear(self.scratch)
+        with Observer(command) as observer:
+            programs = attached(observer.pid)[0]
+            at_switch = [it for it in programs if self.bpf.name(it).startswith("on_switch")]
+
+            def now():
+                of_programs = [self.bpf.runs(program) for program in at_switch]
+                return sum(map(slept, pids)), *(sum(numbers) for numbers in zip(*of_programs))
+
+            # The first second takes the baseline of every process.
+            time.sleep(1)
+            before = now()
+            time.sleep(seconds)
+            sleeps, runs, ns = (after - then for after, then in zip(now(), before))
+            observer.check()
+        return runs, ns, sleeps
+
+
+def slept(pid):
+    """How often a process of one thread has gone to sleep."""
+    with open(f"/proc/{pid}/status", errors="replace") as file:
+        return int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", file.read(), re.M).group(1))
+
+
+def maps(binary, scratch):
+    """Bytes of the maps for sleeps, interrupts, memory and the network, and of all maps; `None` = it does not run here."""
+    bpf = Bpf()
+    clear(scratch)
+    command = [binary, "record", "-q", "-d", str(FOREVER_S), "-o", f"{scratch}/maps.deburr"]
+    try:
+        with Observer(command) as observer:
+            counted, others, sizes = set(), set(), map_bytes(observer.pid)
+            for program in attached(observer.pid)[0]:
+                names = bpf.maps(program)
+                of_sleeps = {it for it, name in names.items() if name in MAPS_OF_SLEEPS}
+                counted |= of_sleeps
+                is_counted = any(name.startswith(MAPS_OF_PROBES) for name in names.values())
+                (counted if is_counted else others).update(names.keys() - of_sleeps)
+    except (Failed, OSError):
+        return None
+    sleeps = sum(sizes.get(it, 0) for it in counted - others)
+    return sleeps, sum(sizes.values())
 
 
 def footprint(binary, scratch, seconds, progress):
