@@ -19,6 +19,8 @@ pub struct ThreadDelta {
     /// Start time of the group's leader, in nanoseconds of `CLOCK_BOOTTIME`:
     /// distinguishes processes with a reused tgid.
     pub leader_boot_ns: u64,
+    /// Start time of the thread, on the same clock.
+    pub start_boot_ns: u64,
     /// Thread-group id of the parent process when the thread was first seen; 0 = the kernel.
     pub parent: u32,
     /// Comm of the thread.
@@ -56,8 +58,8 @@ impl ThreadDelta {
     }
 
     fn is_of_the_thread_of(&self, other: &Self) -> bool {
-        (self.tid, self.tgid, self.leader_boot_ns) == (other.tid, other.tgid, other.leader_boot_ns)
-            && !self.dead
+        let key = |it: &Self| (it.tid, it.tgid, it.leader_boot_ns, it.start_boot_ns);
+        key(self) == key(other) && !self.dead
     }
 
     /// This, followed by what the same thread did next.
@@ -187,6 +189,7 @@ mod tests {
             tid,
             tgid: 1,
             leader_boot_ns: 1,
+            start_boot_ns: 1,
             parent: 0,
             comm: [0; 16],
             cgroup_id: 0,

@@ -318,6 +318,7 @@ fn nothing_yet(thread: &sched_thread, slot: Option<usize>, from_ns: u64) -> Thre
         tid: thread.tid,
         tgid: thread.tgid,
         leader_boot_ns: thread.leader_boot_ns,
+        start_boot_ns: thread.start_boot_ns,
         parent: thread.parent,
         comm: thread.comm,
         cgroup_id: thread.cgroup_id,

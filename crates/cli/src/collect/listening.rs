@@ -40,6 +40,11 @@ impl Listening {
         }
     }
 
+    /// The pid is another process's now, which may be in another network namespace.
+    pub(crate) fn forget(&mut self, pid: u32) {
+        self.of.remove(&pid);
+    }
+
     /// Looks who listens, for these processes and ports.
     pub(crate) fn look(&mut self, roots: &Roots, asked: &BTreeSet<(u32, u16)>) {
         let mut read = BTreeSet::new();

@@ -187,6 +187,7 @@ mod tests {
             tid,
             tgid: 7,
             leader_boot_ns: 1,
+            start_boot_ns: 1,
             parent: 1,
             comm: *b"worker\0\0\0\0\0\0\0\0\0\0",
             cgroup_id: 1,

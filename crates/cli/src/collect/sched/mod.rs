@@ -386,12 +386,13 @@ impl SchedCollector {
         let of_target: BTreeSet<usize> = self.target.slots.iter().copied().collect();
         for look in 1..=LOOKS {
             let Some(scan) = &mut self.scan else { return Ok(()) };
-            let Self { tally, wait_bins, .. } = self;
+            let Self { tally, wait_bins, asleep, clock, .. } = self;
             scan.look(&self.probe, &self.waiting, last, |thread| {
                 if thread.slot.is_some_and(|slot| of_target.contains(&slot)) {
                     wait_bins.add(thread);
                 }
                 tally.add(thread, last);
+                asleep.found(thread, *clock);
             });
             if look == LOOKS || !self.since_asked.are_long() {
                 break;

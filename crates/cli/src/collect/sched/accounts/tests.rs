@@ -13,6 +13,7 @@ fn thread(pid: u32, name: &str) -> ThreadDelta {
         tid: pid,
         tgid: pid,
         leader_boot_ns: u64::from(pid),
+        start_boot_ns: u64::from(pid),
         parent: 1,
         comm,
         cgroup_id: 1,

@@ -79,6 +79,11 @@ impl Entries {
         }))
     }
 
+    /// The numbers of these are other threads' now.
+    pub(super) fn forget(&mut self, is_gone: impl Fn(Thread) -> bool) {
+        self.threads.retain(|thread, _| !is_gone(*thread));
+    }
+
     /// Drops the threads of processes that are not watched any more.
     pub(super) fn retain(&mut self, is_watched: impl Fn(u32) -> bool) {
         self.threads.retain(|thread, _| is_watched(thread.tgid));

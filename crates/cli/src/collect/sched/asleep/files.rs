@@ -37,6 +37,11 @@ impl Files {
         }
     }
 
+    /// The pid is another process's now.
+    pub(super) fn forget(&mut self, tgid: u32) {
+        self.of.retain(|(of, ..), _| *of != tgid);
+    }
+
     /// A thread sleeps, or has slept a moment ago. If it is on a file, the file's name is read, unless it is known.
     pub(super) fn meet(&mut self, roots: &Roots, sleep: &Sleep) {
         let Some((fd, device, inode)) = file_of(sleep) else { return };

@@ -2,8 +2,11 @@
 //! What the threads of some processes did lately: their runs, their waits for a CPU, and those of their sleeps that were
 //! looked at. Times are those of the run queues' clock.
 
+mod found;
+
 use super::kind::{Lock, lock_of};
 use deburr_bpf::sched::{Context, Run, Sleep};
+pub(super) use found::{Found, Successor};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// Runs of a thread that are kept, and of all threads; 32 bytes each.
@@ -65,6 +68,11 @@ struct Known {
     tgid: u32,
     /// What it did before is not kept.
     from_ns: u64,
+    /// Of the same clock as in [`Found`]; 0 = no look has found it yet.
+    start_boot_ns: u64,
+    /// When it began: what was before is another one's.
+    began_ns: u64,
+    has_ended: bool,
     runs: VecDeque<Stay>,
     /// The run in progress at the last look.
     runs_now: Option<Stay>,
@@ -83,11 +91,21 @@ impl Known {
     }
 }
 
+/// A process that is followed.
+#[derive(Clone, Copy, Debug)]
+struct Followed {
+    /// From when on.
+    since_ns: u64,
+    /// Of the same clock as in [`Found`]; 0 = no look has found it yet.
+    leader_boot_ns: u64,
+}
+
 /// The threads of the processes that are followed.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// The processes, and from when on.
-    followed: HashMap<u32, u64>,
+    followed: HashMap<u32, Followed>,
+    /// The latest threads that have ended.
+    ended: VecDeque<u32>,
     threads: BTreeMap<u32, Known>,
     strangers: VecDeque<Run>,
     /// By process and address: when a lock was handed over, and by whom.
@@ -107,7 +125,7 @@ impl History {
         self.strangers = others;
         let own: VecDeque<Run> = own;
         let from_ns = own.front().map_or(now_ns, |run| run.start_ns.min(now_ns));
-        self.followed.insert(tgid, from_ns);
+        self.followed.insert(tgid, Followed { since_ns: from_ns, leader_boot_ns: 0 });
         own.into_iter().for_each(|run| self.ran(run));
     }
 
@@ -116,6 +134,8 @@ impl History {
         self.followed.retain(|tgid, _| tgids.contains(tgid));
         let followed = &self.followed;
         self.threads.retain(|_, it| followed.contains_key(&it.tgid));
+        let threads = &self.threads;
+        self.ended.retain(|tid| threads.contains_key(tid));
         self.locks.retain(|lock, _| match lock {
             Lock::Word(tgid, _) | Lock::AddressSpace(tgid) => followed.contains_key(tgid),
             Lock::File(..) | Lock::Kernel(_) => true,
@@ -125,7 +145,7 @@ impl History {
     }
 
     fn known(&mut self, it: Thread) -> Option<&mut Known> {
-        let &since_ns = self.followed.get(&it.tgid)?;
+        let &Followed { since_ns, .. } = self.followed.get(&it.tgid)?;
         let known = self.threads.entry(it.tid).or_default();
         if known.tgid != it.tgid {
             let gone = std::mem::take(known);
@@ -148,6 +168,9 @@ impl History {
             }
             return;
         };
+        if run.start_ns < known.began_ns {
+            return;
+        }
         // Runs come CPU by CPU.
         let is_last = known.runs.back().is_none_or(|last| last.start_ns <= run.start_ns);
         let place = match is_last {
@@ -181,7 +204,9 @@ impl History {
     pub(super) fn slept(&mut self, sleep: &Sleep) {
         self.follow(sleep.tgid, sleep.since_ns);
         let thread = Thread { tgid: sleep.tgid, tid: sleep.tid };
-        let Some(known) = self.known(thread) else { return };
+        let Some(known) = self.known(thread).filter(|it| it.began_ns <= sleep.since_ns) else {
+            return;
+        };
         let place = known.sleeps.partition_point(|it| it.since_ns < sleep.since_ns);
         match known.sleeps.get_mut(place).filter(|it| it.since_ns == sleep.since_ns) {
             // One that was in progress has ended now.
@@ -320,7 +345,7 @@ impl Parts {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::kind::tests::sleep;
     use super::*;
     use deburr_bpf::sched::{Object, Waker};
@@ -328,17 +353,17 @@ mod tests {
 
     const ONE: Thread = Thread { tgid: 7, tid: 7 };
 
-    fn run(tid: u32, start_ns: u64, end_ns: u64, queued_ns: u64) -> Run {
+    pub(super) fn run(tid: u32, start_ns: u64, end_ns: u64, queued_ns: u64) -> Run {
         Run { tid, tgid: 7, start_ns, end_ns, queued_ns, throttled_ns: 0 }
     }
 
-    fn slept(tid: u32, since_ns: u64, slept_ns: u64, waker: u32) -> Sleep {
+    pub(super) fn slept(tid: u32, since_ns: u64, slept_ns: u64, waker: u32) -> Sleep {
         let by = sleep(Object::None, Context::Thread);
         let waker = Waker { tid: waker, tgid: 7, ..by.waker };
         Sleep { tid, since_ns, slept_ns, waker, ..by }
     }
 
-    fn told(parts: &[Part]) -> Vec<(u64, &'static str)> {
+    pub(super) fn told(parts: &[Part]) -> Vec<(u64, &'static str)> {
         let name = |did| match did {
             Did::NotSeen => "not seen",
             Did::OnCpu => "on CPU",

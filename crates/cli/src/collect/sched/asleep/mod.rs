@@ -12,12 +12,13 @@ mod sums;
 
 use super::super::listening::Listening;
 use super::super::{Emit, Roots};
+use crate::clock;
 use chain::{Chains, Link, Tell};
-use deburr_bpf::sched::{Context as Woke, Run, SchedProbe, Sleep};
+use deburr_bpf::sched::{Clock, Context as Woke, Run, SchedProbe, Sleep, ThreadDelta};
 use deburr_core::recording::Entry;
 use entries::Entries;
 use files::Files;
-use history::{History, Thread};
+use history::{Found, History, Successor, Thread};
 use kind::{OtherEnd, Slept, is_condition, port_of, unanswered_of};
 use names::Names;
 use open::Open;
@@ -48,6 +49,8 @@ pub(super) struct Asleep {
     t0_ns: u64,
     has_begun: bool,
     watched: BTreeSet<u32>,
+    /// Those of them whose pid is another process's than before.
+    anew: BTreeSet<u32>,
     /// Processes that are watched for what they do while the target waits for them, and for how many seconds more.
     peers: BTreeMap<u32, u32>,
     listening: Listening,
@@ -119,7 +122,9 @@ impl Asleep {
         for &gone in self.watched.difference(&new) {
             probe.watch_no_more(gone, threads_of(roots, gone));
         }
-        for &pid in new.difference(&self.watched) {
+        let anew = std::mem::take(&mut self.anew);
+        let is_new = |pid: &&u32| !self.watched.contains(pid) || anew.contains(pid);
+        for &pid in new.iter().filter(is_new) {
             probe.watch(pid, threads_of(roots, pid), now_ns);
             self.history.follow(pid, now_ns);
         }
@@ -136,6 +141,27 @@ impl Asleep {
     pub(super) fn ran(&mut self, run: Run) {
         if !self.watched.is_empty() {
             self.history.ran(run);
+        }
+    }
+
+    /// A look at all threads has found that one. What is known of another one that had its number is forgotten.
+    pub(super) fn found(&mut self, thread: &ThreadDelta, clock: Clock) {
+        if self.watched.is_empty() || thread.behind {
+            return;
+        }
+        let it = Thread { tgid: thread.tgid, tid: thread.tid };
+        let ThreadDelta { start_boot_ns, leader_boot_ns, dead: has_ended, .. } = *thread;
+        let found = Found { thread: it, start_boot_ns, leader_boot_ns, has_ended };
+        let began = |boot_ns: u64| clock.at(boot_ns.saturating_sub(clock::suspended_ns()));
+        let Some(successor) = self.history.found(found, began) else { return };
+        let is_process = successor == Successor::Process;
+        let is_gone = |other: Thread| other.tgid == it.tgid && (is_process || other.tid == it.tid);
+        self.names.forget(is_gone);
+        self.entries.forget(is_gone);
+        if is_process {
+            self.files.forget(it.tgid);
+            self.listening.forget(it.tgid);
+            self.anew.insert(it.tgid);
         }
     }
 

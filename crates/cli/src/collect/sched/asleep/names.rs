@@ -39,6 +39,11 @@ impl Names {
         }
     }
 
+    /// The names of these are others' now.
+    pub(super) fn forget(&mut self, is_gone: impl Fn(Thread) -> bool) {
+        self.of.retain(|thread, _| !is_gone(*thread));
+    }
+
     /// The name of a thread; the last one if it has ended, empty if none was known.
     pub(super) fn of(&mut self, roots: &Roots, it: Thread) -> String {
         let seconds = self.seconds;
