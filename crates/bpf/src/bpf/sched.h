@@ -67,7 +67,7 @@ struct sched_thread {
 	__u32 parent;      /* tgid of its real parent when it was first seen */
 	__u32 left_unseen; /* times it left a CPU without a reported switch; any CPU increments it
 			    */
-	__u8 comm[16];     /* of a leader: current; of another thread: when it was first seen */
+	__u8 comm[16];     /* of a leader, or at its end: current; else when it was first seen */
 };
 
 struct sched_culprit {

@@ -94,8 +94,7 @@ static __noinline int note_throttle_clock(struct sched_thread *t, struct task_st
 static __noinline int note_end(struct sched_thread *t, struct task_struct *prev)
 {
 	t->dead_epoch = epoch;
-	if (t->tid == t->tgid)
-		copy_comm(t, prev);
+	copy_comm(t, prev);
 	/* It is throttled no more: the field serves to forget that this is a pointer. */
 	if (tells_sleeps && t->watched)
 		watch_end(t->tid, t->tgid, address_of(&t->throttle_queue, prev));

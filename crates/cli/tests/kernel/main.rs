@@ -9,6 +9,7 @@ mod block;
 mod brief_threads;
 mod bystander;
 mod cgroups;
+mod chain_breaks;
 mod chains;
 #[path = "../common/mod.rs"]
 mod common;

@@ -221,6 +221,8 @@ pub(super) struct Tally {
     accounts: HashMap<ProcessKey, Account>,
     /// Pid -> start time of the process that has it now: blame and idle sums know pids only.
     leaders: HashMap<u32, u64>,
+    /// Identities of the last second's records: of one that has ended since, what others waited for is told now.
+    told: HashMap<u32, ProcId>,
     /// Pids of processes that waited long behind another one, and of those that they waited behind.
     suspects: BTreeSet<u32>,
     /// Whether the target is not the host: then its threads are recorded.
@@ -411,8 +413,10 @@ impl Tally {
 
     /// The identity of the process that has that pid; `None` if none of its threads was seen.
     pub(super) fn identity_of(&self, cx: &mut Context, pid: u32, emit: Emit<'_>) -> Option<ProcId> {
-        let leader = *self.leaders.get(&pid)?;
-        Some(self.identity(cx, (pid, leader), emit))
+        match self.leaders.get(&pid) {
+            Some(&leader) => Some(self.identity(cx, (pid, leader), emit)),
+            None => self.told.get(&pid).copied(),
+        }
     }
 
     /// Emits the accounts that are due, or all of them at the end of the window.
@@ -420,6 +424,7 @@ impl Tally {
         // The clock of the run queues is compared with the session's now and then only.
         let t_ns = t1_ns.max(self.t1_ns);
         self.t1_ns = t_ns;
+        self.told.clear();
         let mut small_deaths = 0;
         let most_small_deaths = match cx.target {
             TargetSpec::Command { .. } => SMALL_DEATHS_OF_COMMAND,
@@ -467,6 +472,7 @@ impl Tally {
         for key in small {
             let Some(account) = self.accounts.remove(&key) else { continue };
             let id = fold(cx, sighting(key, Some(&account)), emit);
+            self.told.insert(key.0, id);
             let sum =
                 folded.entry(id).or_insert_with(|| Account { t0_ns: t_ns, ..Account::default() });
             sum.t0_ns = sum.t0_ns.min(account.t0_ns);
@@ -508,6 +514,7 @@ impl Tally {
             }
             _ => self.identity(cx, key, emit),
         };
+        self.told.insert(key.0, victim);
         let Some(account) = self.accounts.get_mut(&key) else { return };
         let fresh = Account {
             blame: account.take_excess_blame(),

@@ -98,6 +98,8 @@ struct Followed {
     since_ns: u64,
     /// Of the same clock as in [`Found`]; 0 = no look has found it yet.
     leader_boot_ns: u64,
+    /// It is to be forgotten, unless it is followed again until the next second: what others waited for it may be told then.
+    is_left: bool,
 }
 
 /// The threads of the processes that are followed.
@@ -124,14 +126,32 @@ impl History {
         let (own, others) = of_others.into_iter().partition(|run: &Run| run.tgid == tgid);
         self.strangers = others;
         let own: VecDeque<Run> = own;
-        let from_ns = own.front().map_or(now_ns, |run| run.start_ns.min(now_ns));
-        self.followed.insert(tgid, Followed { since_ns: from_ns, leader_boot_ns: 0 });
+        // Before its first run it waited for a CPU.
+        let awake_ns = |it: &Run| it.start_ns.saturating_sub(it.queued_ns + it.throttled_ns);
+        let from_ns = own.iter().map(awake_ns).fold(now_ns, u64::min);
+        self.followed
+            .insert(tgid, Followed { since_ns: from_ns, leader_boot_ns: 0, is_left: false });
         own.into_iter().for_each(|run| self.ran(run));
     }
 
-    /// Follows these processes only, and drops what is kept of others.
+    /// Whether a process is followed.
+    pub(super) fn follows(&self, tgid: u32) -> bool {
+        self.followed.contains_key(&tgid)
+    }
+
+    /// Whether something is kept of a thread that began then, on the clock of [`Found`].
+    pub(super) fn has(&self, it: Thread, start_boot_ns: u64) -> bool {
+        let known = self.threads.get(&it.tid).filter(|known| known.tgid == it.tgid);
+        known.is_some_and(|known| known.start_boot_ns == start_boot_ns)
+    }
+
+    /// Follows these processes only, for a second more the others, and drops what is kept of those of which that was said a
+    /// second ago.
     pub(super) fn retain(&mut self, tgids: &BTreeSet<u32>) {
-        self.followed.retain(|tgid, _| tgids.contains(tgid));
+        self.followed.retain(|tgid, process| {
+            let was_left = std::mem::replace(&mut process.is_left, !tgids.contains(tgid));
+            !(was_left && process.is_left)
+        });
         let followed = &self.followed;
         self.threads.retain(|_, it| followed.contains_key(&it.tgid));
         let threads = &self.threads;
@@ -401,11 +421,14 @@ pub(super) mod tests {
         let other = Thread { tgid: 8, tid: 7 };
         assert_eq!(told(&history.parts(other, 310, 390)), [(80, "not seen")]);
         // One that is followed later: what it did a moment before is known.
-        history.ran(Run { tgid: 9, tid: 9, ..run(9, 300, 350, 0) });
+        history.ran(Run { tgid: 9, tid: 9, ..run(9, 300, 350, 20) });
         let stranger = Thread { tgid: 9, tid: 9 };
         assert_eq!(told(&history.parts(stranger, 310, 340)), [(30, "not seen")]);
         history.follow(9, 400);
-        assert_eq!(told(&history.parts(stranger, 310, 340)), [(30, "on CPU")]);
+        let waited = [(10, "not seen"), (20, "queued"), (40, "on CPU")];
+        assert_eq!(told(&history.parts(stranger, 270, 340)), waited);
+        history.retain(&[9].into());
+        assert_eq!(told(&history.parts(ONE, 310, 340)), [(30, "slept")]);
         history.retain(&[9].into());
         assert_eq!(told(&history.parts(ONE, 310, 390)), [(80, "not seen")]);
     }

@@ -14,7 +14,7 @@ use super::super::listening::Listening;
 use super::super::{Emit, Roots};
 use crate::clock;
 use chain::{Chains, Link, Tell};
-use deburr_bpf::sched::{Clock, Context as Woke, Run, SchedProbe, Sleep, ThreadDelta};
+use deburr_bpf::sched::{Clock, Context as Woke, Run, SchedProbe, Sleep, ThreadDelta, Waker};
 use deburr_core::recording::Entry;
 use entries::Entries;
 use files::Files;
@@ -31,6 +31,8 @@ const PROCESSES: usize = 1000;
 /// Further processes that are watched, because threads of the target waited for them, and the seconds for which they are.
 const PEERS: usize = 32;
 const PEER_FOR_S: u32 = 10;
+/// Processes in a second that are followed from when they first end a sleep, at some 10 us each.
+const NEW_WAKERS: usize = 256;
 /// Threads of a process that exist when it is met.
 const THREADS: usize = 20_000;
 /// Records of ended sleeps of a target in a second, on all CPUs. The reader takes 1 to 3 us for each: 1 % of a CPU at most. Of
@@ -58,6 +60,8 @@ pub(super) struct Asleep {
     entries: Entries,
     files: Files,
     history: History,
+    /// Processes of this second that are followed because they ended a sleep.
+    new_wakers: usize,
     /// Up to when the runs of all CPUs are known, on the run queues' clock.
     known_to_ns: u64,
     open: Open,
@@ -126,9 +130,12 @@ impl Asleep {
         let is_new = |pid: &&u32| !self.watched.contains(pid) || anew.contains(pid);
         for &pid in new.iter().filter(is_new) {
             probe.watch(pid, threads_of(roots, pid), now_ns);
-            self.history.follow(pid, now_ns);
+            // Of what it ran since the last reading of runs, all is told later.
+            let from_ns = if self.known_to_ns == 0 { now_ns } else { self.known_to_ns };
+            self.history.follow(pid, from_ns);
         }
         self.watched = new;
+        self.new_wakers = 0;
         self.history.retain(&self.watched);
         let watched = &self.watched;
         self.entries.retain(|pid| watched.contains(&pid));
@@ -153,7 +160,16 @@ impl Asleep {
         let ThreadDelta { start_boot_ns, leader_boot_ns, dead: has_ended, .. } = *thread;
         let found = Found { thread: it, start_boot_ns, leader_boot_ns, has_ended };
         let began = |boot_ns: u64| clock.at(boot_ns.saturating_sub(clock::suspended_ns()));
-        let Some(successor) = self.history.found(found, began) else { return };
+        let successor = self.history.found(found, began);
+        self.forget(it, successor);
+        // Nobody can read the name of one that has ended; a process has another one after it has executed a program.
+        if self.history.has(it, start_boot_ns) && (has_ended || it.tid == it.tgid) {
+            self.names.is(it, &thread.comm);
+        }
+    }
+
+    fn forget(&mut self, it: Thread, successor: Option<Successor>) {
+        let Some(successor) = successor else { return };
         let is_process = successor == Successor::Process;
         let is_gone = |other: Thread| other.tgid == it.tgid && (is_process || other.tid == it.tid);
         self.names.forget(is_gone);
@@ -179,12 +195,24 @@ impl Asleep {
 
     fn take(&mut self, roots: &Roots, sleep: Sleep) {
         self.history.slept(&sleep);
+        self.follow_waker(&sleep);
         self.files.meet(roots, &sleep);
         if self.peers.contains_key(&sleep.tgid) {
             return;
         }
         if let Some(sleep) = self.open.take(sleep) {
             self.pend(roots, sleep);
+        }
+    }
+
+    /// Who ended a sleep may have begun in this second, and may have ended: what is still kept of its process's runs is
+    /// known from now on.
+    fn follow_waker(&mut self, sleep: &Sleep) {
+        let Waker { context, tgid, .. } = sleep.waker;
+        let is_new = context == Woke::Thread && tgid != 0 && !self.history.follows(tgid);
+        if is_new && self.new_wakers < NEW_WAKERS {
+            self.new_wakers += 1;
+            self.history.follow(tgid, self.known_to_ns);
         }
     }
 

@@ -39,6 +39,13 @@ impl Names {
         }
     }
 
+    /// The thread has that name now.
+    pub(super) fn is(&mut self, it: Thread, comm: &[u8; 16]) {
+        let end = comm.iter().position(|&byte| byte == 0).unwrap_or(comm.len());
+        let name = Name { text: decode(&comm[..end]), read_at: self.seconds };
+        self.of.insert(it, name);
+    }
+
     /// The names of these are others' now.
     pub(super) fn forget(&mut self, is_gone: impl Fn(Thread) -> bool) {
         self.of.retain(|thread, _| !is_gone(*thread));

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Chains whose links come to an end while they are waited for: what was waited for is told, of whoever it was, and of nobody
+//! else.
+
+use crate::odd_threads::{compiled, in_scratch, is_near, record};
+use rusqlite::Connection;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What the program told of itself. Times in seconds.
+#[derive(Debug)]
+struct Told {
+    pid: u32,
+    waited: f64,
+    napped: f64,
+    computed: f64,
+    rounds: u32,
+    seed: u32,
+}
+
+/// A recording of the program in that mode; `None` = this kernel does not let it.
+fn recorded(scratch: &Path, mode: &str) -> Option<(PathBuf, Told)> {
+    let [program, recording, told] = ["breaks", "x.deburr", "told"].map(|it| scratch.join(it));
+    assert!(compiled("chain_breaks.c", &["-pthread"], &program), "cc");
+    let mut run = record(&recording, &[]);
+    let run = run.arg(program).arg(mode).arg(&told);
+    let output = run.stdout(Stdio::piped()).output().unwrap();
+    if output.status.code() == Some(2) {
+        return None;
+    }
+    assert!(output.status.success(), "{output:?}");
+    let text = std::fs::read_to_string(told).unwrap();
+    let mut words = text.split_whitespace();
+    let mut next = || words.next().unwrap();
+    let told = Told {
+        pid: next().parse().unwrap(),
+        waited: next().parse().unwrap(),
+        napped: next().parse().unwrap(),
+        computed: next().parse().unwrap(),
+        rounds: next().parse().unwrap(),
+        seed: next().parse().unwrap(),
+    };
+    Some((recording, told))
+}
+
+/// The sleep of the thread that waits in that call, in seconds: by the names of the threads of the chain, and by what the first
+/// of them did.
+fn chains(recording: &Path, pid: u32, call: &str) -> BTreeMap<(String, String), f64> {
+    let connection = Connection::open(recording).unwrap();
+    let sql = "SELECT s.behind, s.ns FROM sleep s JOIN processes p ON p.proc = s.proc
+               WHERE p.pid = ? AND s.call = ? AND coalesce(s.thread, '') != 'link'";
+    let mut statement = connection.prepare(sql).unwrap();
+    let rows = statement.query_map((pid, call), |row| {
+        Ok((row.get::<_, Option<String>>(0)?, row.get::<_, i64>(1)?))
+    });
+    let mut all = BTreeMap::new();
+    for (behind, ns) in rows.unwrap().map(Result::unwrap) {
+        let behind: Vec<Value> =
+            behind.map(|text| serde_json::from_str(&text).unwrap()).unwrap_or_default();
+        let names: Vec<&str> = behind.iter().map(|it| it["thread"].as_str().unwrap()).collect();
+        let did = behind.first().map_or("", |first| first["did"].as_str().unwrap());
+        *all.entry((names.join(" < "), did.to_owned())).or_default() += ns as f64 / 1e9;
+    }
+    all
+}
+
+/// Sum of the chains whose names and first deed are so.
+fn sum(chains: &BTreeMap<(String, String), f64>, is_it: impl Fn(&str, &str) -> bool) -> f64 {
+    chains.iter().filter(|((names, did), _)| is_it(names, did)).map(|(_, seconds)| seconds).sum()
+}
+
+fn renders(recording: &Path) {
+    for more in [&[][..], &["--json"]] {
+        let mut report = Command::new(env!("CARGO_BIN_EXE_deburr"));
+        let output = report.arg("report").args(more).arg(recording).output().unwrap();
+        assert!(output.status.success() && !output.stdout.is_empty(), "{output:?}");
+    }
+}
+
+/// `names` = of whom chains may consist.
+fn try_links(scratch: &Path, mode: &str, call: &str, names: &[&str]) {
+    let (recording, told) = recorded(scratch, mode).unwrap();
+    let chains = chains(&recording, told.pid, call);
+    let all = format!("{told:?}: {chains:#?}");
+    assert!(told.rounds > 20, "{all}");
+    assert!(is_near(sum(&chains, |_, _| true), told.waited), "the whole wait: {all}");
+    // Of who ended a moment before the last look, nobody knows the name: one round of 20 in a second.
+    let is_named = |it: &str| it.split(" < ").all(|name| names.contains(&name));
+    let is_unnamed = |it: &str| it.split(" < ").any(str::is_empty);
+    let others = sum(&chains, |it, _| !is_named(it) && !is_unnamed(it));
+    assert!(others == 0.0, "somebody else: {all}");
+    assert!(sum(&chains, |it, _| is_unnamed(it)) < 0.1 * told.waited, "unnamed: {all}");
+    // What it was in the moment in which it ended: not all of a round, but of each round a little.
+    let not_seen = sum(&chains, |_, did| did.is_empty() || did == "not_seen");
+    assert!(not_seen < 0.05 * told.waited, "not seen: {all}");
+    // A nap as the link measured it has the wait for a CPU that follows it, and what is done between two readings of a clock.
+    let slack = 0.05 * told.waited + 0.02 + not_seen;
+    let slept = sum(&chains, |_, did| did == "slept");
+    assert!((slept - told.napped).abs() < slack, "napped: {all}");
+    let awake = sum(&chains, |_, did| matches!(did, "on_cpu" | "queued"));
+    assert!((awake - told.computed).abs() < slack, "computed: {all}");
+    renders(&recording);
+}
+
+/// Whoever ended its last nap is the next of the chain.
+#[test]
+fn who_is_killed_is_what_was_waited_for() {
+    in_scratch("who_is_killed_is_what_was_waited_for", |scratch| {
+        try_links(scratch, "killed", "read", &["link", "killer"]);
+        None
+    });
+}
+
+#[test]
+fn who_exits_is_what_was_waited_for() {
+    in_scratch("who_exits_is_what_was_waited_for", |scratch| {
+        try_links(scratch, "exits", "read", &["link"]);
+        None
+    });
+}
+
+/// A process has one name, and what it did before it executed a program is told with the name that it has since.
+#[test]
+fn who_executes_a_program_is_what_was_waited_for_before_and_after() {
+    in_scratch("who_executes_a_program_is_what_was_waited_for_before_and_after", |scratch| {
+        try_links(scratch, "executes", "read", &["link", "another", "exe"]);
+        None
+    });
+}
+
+#[test]
+fn who_ends_with_a_lock_in_hand_is_what_was_waited_for() {
+    in_scratch("who_ends_with_a_lock_in_hand_is_what_was_waited_for", |scratch| {
+        try_links(scratch, "lock", "futex", &["link"]);
+        None
+    });
+}
+
+/// The first one computes and ends, and the second one naps: it is not blamed for what it did not compute.
+#[test]
+fn who_has_the_pid_of_another_one_has_not_done_what_that_one_did() {
+    in_scratch("who_has_the_pid_of_another_one_has_not_done_what_that_one_did", |scratch| {
+        let Some((recording, told)) = recorded(scratch, "pid") else {
+            return Some("no process may choose its pid here");
+        };
+        let chains = chains(&recording, told.pid, "read");
+        let all = format!("{told:?}: {chains:#?}");
+        assert!(is_near(sum(&chains, |_, _| true), told.waited), "{all}");
+        let slept = sum(&chains, |it, did| it == "second" && did == "slept");
+        assert!(is_near(slept, told.napped), "{all}");
+        let awake = sum(&chains, |_, did| matches!(did, "on_cpu" | "queued"));
+        assert!(awake < 0.1 * told.computed, "blamed for another one: {all}");
+        renders(&recording);
+        None
+    });
+}
