@@ -26,11 +26,13 @@
 /* What a link does: its sums so far, and what it began last. Seconds. */
 struct told {
 	double napped, computed, since;
-	int naps, rounds;
+	double delay; /* what its thread had waited for a CPU by then */
+	int tid, naps, rounds;
 	unsigned seed;
 };
 
 static struct told *told;
+static int told_fd;
 static double waited;
 
 static double monotonic(void)
@@ -69,17 +71,22 @@ static void nap(double seconds)
 	clock_nanosleep(CLOCK_MONOTONIC, 0, &t, 0);
 }
 
-/* The next that a link does begins now. */
+/* The next that a link does begins now. What it waits for a CPU after a nap counts as computing. */
 static void begins(int naps)
 {
-	double now = monotonic(), before = told->since;
+	double now = monotonic(), before = told->since, delay = delayed(), waits = 0;
 
+	if (told->naps && told->tid == gettid())
+		waits = delay - told->delay;
 	if (told->naps)
-		told->napped += now - before;
+		told->napped += now - before - waits;
 	else
 		told->computed += now - before;
+	told->computed += waits;
 	told->naps = naps;
 	told->since = now;
+	told->delay = delay;
+	told->tid = gettid();
 }
 
 static void work_for(double seconds)
@@ -159,21 +166,29 @@ static void works_and_exits(void)
 
 static void works_and_executes(void)
 {
-	char fd[20], at[20];
+	char fd[20], of_told[20];
 
 	await();
 	work_for(drawn(0.01, 0.03));
 	sprintf(fd, "%d", pipe_fds[1]);
-	sprintf(at, "%.6f", drawn(0.01, 0.03));
-	begins(1);
-	execl("/proc/self/exe", "another", "executed", fd, at, (char *)0);
+	sprintf(of_told, "%d", told_fd);
+	execl("/proc/self/exe", "another", "executed", fd, of_told, (char *)0);
+}
+
+static void map_told(int fd)
+{
+	told_fd = fd;
+	told = mmap(0, sizeof(*told), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 }
 
 /* The program that a link executes. */
-static int executed(int fd, double seconds)
+static int executed(int fd, int of_told)
 {
 	prctl(PR_SET_NAME, "another");
-	nap(seconds);
+	map_told(of_told);
+	begins(1);
+	nap(drawn(0.01, 0.03));
+	begins(0);
 	return write(fd, "x", 1) != 1;
 }
 
@@ -319,6 +334,72 @@ static int round_of_pid(void)
 	return byte == 'x';
 }
 
+/* --- a link that is waited for while the observer is stopped, and a crowd whose sleeps fill its logs --- */
+
+#define CROWD 40
+
+static const char *path;
+
+static const char *named(const char *what)
+{
+	static char name[4096];
+
+	snprintf(name, sizeof(name), "%s.%s", path, what);
+	return name;
+}
+
+static void *sleeps_often(void *until)
+{
+	while (monotonic() < *(double *)until)
+		nap(0.001);
+	return 0;
+}
+
+static void crowd(void)
+{
+	pthread_t threads[CROWD];
+	double until;
+
+	prctl(PR_SET_NAME, "crowd");
+	close(pipe_fds[1]);
+	nap(0.4);
+	close(creat(named("begun"), 0600));
+	while (access(named("stopped"), F_OK))
+		nap(0.005);
+	until = monotonic() + 0.6;
+	for (int i = 0; i < CROWD; i++)
+		pthread_create(threads + i, 0, sleeps_often, &until);
+	for (int i = 0; i < CROWD; i++)
+		pthread_join(threads[i], 0);
+	close(creat(named("crowded"), 0600));
+}
+
+static void works_until_crowded(void)
+{
+	await();
+	while (access(named("crowded"), F_OK))
+		work_for(0.05);
+	work_for(0.5);
+}
+
+static void round_of_lost(void)
+{
+	int pids[2];
+
+	if (pipe(pipe_fds) || pipe(go_fds))
+		exit(5);
+	pids[0] = fork();
+	if (!pids[0]) {
+		crowd();
+		_exit(0);
+	}
+	pids[1] = link_of(works_until_crowded);
+	close(pipe_fds[1]);
+	wait_for_pipe('-');
+	for (int i = 0; i < 2; i++)
+		waitpid(pids[i], 0, 0);
+}
+
 int main(int argc, char **argv)
 {
 	const char *mode = argv[1];
@@ -326,8 +407,10 @@ int main(int argc, char **argv)
 	FILE *file;
 
 	if (!strcmp(mode, "executed"))
-		return executed(atoi(argv[2]), atof(argv[3]));
-	told = mmap(0, sizeof(*told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		return executed(atoi(argv[2]), atoi(argv[3]));
+	map_told(memfd_create("told", 0));
+	if (ftruncate(told_fd, sizeof(*told)))
+		return 8;
 	told->seed = argc > 3 ? atoi(argv[3]) : getpid();
 	printf("seed %u\n", told->seed);
 	file = fopen(argv[2], "w");
@@ -335,16 +418,17 @@ int main(int argc, char **argv)
 		rounds_of_lock(until);
 	if (!strcmp(mode, "pid") && !round_of_pid())
 		return 2;
-	while (monotonic() < until && strcmp(mode, "pid")) {
-		if (!strcmp(mode, "killed"))
-			round_of(works_on, 1);
-		else if (!strcmp(mode, "exits"))
-			round_of(works_and_exits, 0);
-		else if (!strcmp(mode, "executes"))
-			round_of(works_and_executes, 0);
-		else
-			return 7;
-	}
+	path = argv[2];
+	if (!strcmp(mode, "lost"))
+		round_of_lost();
+	while (!strcmp(mode, "killed") && monotonic() < until)
+		round_of(works_on, 1);
+	while (!strcmp(mode, "exits") && monotonic() < until)
+		round_of(works_and_exits, 0);
+	while (!strcmp(mode, "executes") && monotonic() < until)
+		round_of(works_and_executes, 0);
+	if (!told->rounds)
+		return 7;
 	fprintf(file, "%d %f %f %f %d %u\n", getpid(), waited, told->napped, told->computed,
 		told->rounds, told->seed);
 	return fclose(file) != 0;
