@@ -9,7 +9,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
+
+/// What the times of the program are drawn from.
+fn seed() -> u32 {
+    std::process::id()
+}
 
 /// What the program told of itself. Times in seconds.
 #[derive(Debug)]
@@ -19,7 +24,6 @@ struct Told {
     napped: f64,
     computed: f64,
     rounds: u32,
-    seed: u32,
 }
 
 /// A recording of the program in that mode; `None` = this kernel does not let it.
@@ -36,13 +40,13 @@ fn recorded_while(
     let [program, recording, told] = ["breaks", "x.deburr", "told"].map(|it| scratch.join(it));
     assert!(compiled("chain_breaks.c", &["-pthread"], &program), "cc");
     let mut run = record(&recording, &[]);
-    let run = run.arg(program).arg(mode).arg(&told).stdout(Stdio::piped()).spawn().unwrap();
+    let mut run = run.arg(program).arg(mode).arg(&told).arg(seed().to_string()).spawn().unwrap();
     meanwhile(&run);
-    let output = run.wait_with_output().unwrap();
-    if output.status.code() == Some(2) {
+    let status = run.wait().unwrap();
+    if status.code() == Some(2) {
         return None;
     }
-    assert!(output.status.success(), "{output:?}");
+    assert!(status.success(), "{status}");
     let text = std::fs::read_to_string(told).unwrap();
     let mut words = text.split_whitespace();
     let mut next = || words.next().unwrap();
@@ -52,7 +56,6 @@ fn recorded_while(
         napped: next().parse().unwrap(),
         computed: next().parse().unwrap(),
         rounds: next().parse().unwrap(),
-        seed: next().parse().unwrap(),
     };
     Some((recording, told))
 }
@@ -95,7 +98,7 @@ fn renders(recording: &Path) {
 fn try_links(scratch: &Path, mode: &str, call: &str, names: &[&str]) {
     let (recording, told) = recorded(scratch, mode).unwrap();
     let chains = chains(&recording, told.pid, call);
-    let all = format!("{told:?}: {chains:#?}");
+    let all = format!("seed {}, {told:?}: {chains:#?}", seed());
     assert!(told.rounds > 20, "{all}");
     assert!(is_near(sum(&chains, |_, _| true), told.waited), "the whole wait: {all}");
     // Of who ended a moment before the last look, nobody knows the name: one round of 20 in a second.
@@ -158,7 +161,7 @@ fn who_has_the_pid_of_another_one_has_not_done_what_that_one_did() {
             return Some("no process may choose its pid here");
         };
         let chains = chains(&recording, told.pid, "read");
-        let all = format!("{told:?}: {chains:#?}");
+        let all = format!("seed {}, {told:?}: {chains:#?}", seed());
         assert!(is_near(sum(&chains, |_, _| true), told.waited), "{all}");
         let slept = sum(&chains, |it, did| it == "second" && did == "slept");
         assert!(is_near(slept, told.napped), "{all}");
@@ -186,7 +189,7 @@ fn what_is_lost_is_not_seen_and_nobodys_fault() {
         let stop = |deburr: &Child| stop_while_crowded(scratch, deburr);
         let (recording, told) = recorded_while(scratch, "lost", stop).unwrap();
         let chains = chains(&recording, told.pid, "read");
-        let all = format!("{told:?}: {chains:#?}");
+        let all = format!("seed {}, {told:?}: {chains:#?}", seed());
         let lost = lost(&recording);
         assert!(lost > 1000, "{lost} sleeps were lost: {all}");
         assert!(is_near(sum(&chains, |_, _| true), told.waited), "the whole wait: {all}");

@@ -10,6 +10,7 @@ mod brief_threads;
 mod bystander;
 mod cgroups;
 mod chain_breaks;
+mod chain_graph;
 mod chains;
 #[path = "../common/mod.rs"]
 mod common;
