@@ -5,6 +5,7 @@
 mod blamed_processes;
 mod block;
 mod cases;
+mod chain_ends;
 mod commands;
 mod decoys;
 mod disks;

@@ -4,8 +4,7 @@
 use super::judged;
 use crate::finding::{Finding, Report, Severity, SleepKind};
 use crate::recording::{
-    Awaited, Culprit, Did, Entry, IoCulprit, KernelLock, ProcId, SleepState, Slept, SleptOn,
-    Source, WokenBy,
+    Awaited, Did, Entry, KernelLock, ProcId, SleepState, Slept, SleptOn, Source, WokenBy,
 };
 use crate::testkit::{MS, ProcessActivity, S, Scene};
 
@@ -20,7 +19,7 @@ fn futex(value: u32, op: u32) -> Slept {
     slept("futex", SleptOn::Futex { address: LOCK, value, op })
 }
 
-fn lock() -> Slept {
+pub(super) fn lock() -> Slept {
     futex(2, 0)
 }
 
@@ -35,7 +34,7 @@ fn file_lock() -> Slept {
     )
 }
 
-fn connection(asked: Option<bool>) -> Slept {
+pub(super) fn connection(asked: Option<bool>) -> Slept {
     let (protocol, remote) = ("tcp".into(), Some("10.0.0.7:5432".into()));
     let (listens, port, ready) = (Some(false), None, false);
     slept("recvfrom", SleptOn::Inet { protocol, listens, port, remote, asked, ready })
@@ -118,7 +117,7 @@ fn pool() -> Scene {
 }
 
 /// A service that asks a database on this host, which reads its files.
-fn asks() -> Scene {
+pub(super) fn asks() -> Scene {
     service(|_, postgres| {
         vec![
             (connection(Some(true)), behind(postgres, "postgres", fsync()), 15 * S),
@@ -218,7 +217,7 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
     })
 }
 
-fn finding<'r>(report: &'r Report, code: &str) -> &'r Finding {
+pub(super) fn finding<'r>(report: &'r Report, code: &str) -> &'r Finding {
     report.findings.iter().find(|it| it.code == code).expect(code)
 }
 
@@ -243,69 +242,6 @@ fn who_holds_a_lock_is_named_with_what_it_did() {
         .collect();
     assert_eq!(lines.iter().map(|(s, _)| *s).collect::<Vec<_>>(), [20.0, 6.0, 3.0, 1.0]);
     assert!(lines[0].1.contains("`db-writer` in fsync: inode 12 of 8:1, block IO"), "{lines:?}");
-}
-
-/// What the other probes know of the thread in which the chains end.
-fn ends(report: &Report, code: &str) -> Vec<String> {
-    let lines = finding(report, code).evidence.iter().filter(|line| line.name == "ends");
-    lines.map(|line| line.note.clone().unwrap_or_default()).collect()
-}
-
-#[test]
-fn whom_the_holder_of_a_lock_waits_behind_for_a_cpu_is_named() {
-    let queued = || service(|api, _| vec![(lock(), behind(api, "db-writer", Did::Queued), 20 * S)]);
-    let mut scene = queued();
-    let (spinner, cron) = (scene.process("spinner", None), scene.process("cron", None));
-    scene.blame(ProcId(1), Culprit::Process(spinner), 900 * MS);
-    scene.blame(ProcId(1), Culprit::Process(cron), 100 * MS);
-    let expected = "100 % of it: `db-writer` waits for a CPU behind `spinner` (pid 1003): 90 %, `cron` (pid 1004): 10 %, \
-                    of all that its process waits for one";
-    assert_eq!(ends(&judged(&scene), "OFF001"), [expected]);
-    // Where that is a finding of its own, it is named.
-    let waits = vec![(90, 100 * MS)];
-    scene.did(ProcId(1), &ProcessActivity { threads: 1, waits, ..ProcessActivity::default() });
-    scene.blame(ProcId(1), Culprit::Process(spinner), 8 * S);
-    let report = judged(&scene);
-    assert!(report.findings.iter().any(|it| it.code == "SCH001"), "{:?}", report.findings);
-    assert!(ends(&report, "OFF001")[0].ends_with(" (see SCH001)"), "{:?}", ends(&report, "OFF001"));
-    // Nobody is named if nobody is known.
-    assert!(ends(&judged(&queued()), "OFF001").is_empty());
-}
-
-#[test]
-fn of_others_it_is_said_that_behind_whom_they_wait_was_not_recorded() {
-    let scene = service(|_, postgres| {
-        let by = behind(postgres, "postgres", Did::Queued);
-        vec![(connection(Some(true)), by, 15 * S)]
-    });
-    let [end] = <[String; 1]>::try_from(ends(&judged(&scene), "OFF002")).unwrap();
-    assert!(end.ends_with("waits for a CPU; behind whom is recorded for the target only"), "{end}");
-}
-
-#[test]
-fn the_quota_that_stops_the_holder_of_a_lock_is_named() {
-    let by = |api| behind(api, "db-writer", Did::Throttled);
-    let mut scene = service(|api, _| vec![(lock(), by(api), 20 * S)]);
-    let (above, own) = (scene.cgroup("/pod", None, None), scene.cgroup("/pod/api", None, None));
-    scene.facts(ProcId(1), |it| it.cgroup = Some(own));
-    assert!(ends(&judged(&scene), "OFF001").is_empty());
-    scene.cpu_stat(above, 10 * S, 100, 90, 40 * S).cpu_stat(own, 10 * S, 100, 0, 0);
-    let [end] = <[String; 1]>::try_from(ends(&judged(&scene), "OFF001")).unwrap();
-    assert_eq!(end, "100 % of it: `db-writer` is stopped by the CPU quota of `/pod`");
-}
-
-#[test]
-fn beside_whom_the_last_of_a_chain_waits_for_a_disk_is_named() {
-    let mut scene = asks();
-    assert!(ends(&judged(&scene), "OFF002").is_empty());
-    let backup = scene.process("backup", None);
-    let disk = scene.disk("vda");
-    let whole = 0..10 * S;
-    scene.io_blame(whole.clone(), ProcId(2), disk, IoCulprit::Process(backup), 3 * S);
-    scene.io_blame(whole, ProcId(2), disk, IoCulprit::Device, S);
-    let expected = "75 % of it: `postgres` waits for a disk beside requests of `backup` (pid 1003): 75 % of all that its \
-                    process waits for requests";
-    assert_eq!(ends(&judged(&scene), "OFF002"), [expected]);
 }
 
 /// The waiting is there in all of these, and nobody is late.
