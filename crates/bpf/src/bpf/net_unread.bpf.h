@@ -106,8 +106,11 @@ static __always_inline bool is_of(__u64 task, __u32 tgid)
 /* Whether the thread is still there: another one may have come to its place in memory. */
 static __always_inline bool is_there(struct net_reader *known)
 {
-	return NUMBER_AT(struct task_struct, known->task, pid) == known->tid &&
-	       !NUMBER_AT(struct task_struct, known->task, exit_state);
+	__u64 task = known->task;
+	__u32 tid = known->tid;
+
+	return NUMBER_AT(struct task_struct, task, pid) == tid &&
+	       !NUMBER_AT(struct task_struct, task, exit_state);
 }
 
 static __always_inline void note_waiter(__u64 *cell, __u64 poll, __u32 tgid)

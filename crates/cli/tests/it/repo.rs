@@ -143,3 +143,44 @@ fn numbers_of_the_kernel_are_declared_without_a_sign() {
     }
     assert_none(&problems);
 }
+
+/// The arguments of a call, from after its parenthesis on.
+fn arguments(call: &str) -> Vec<String> {
+    let (mut all, mut depth) = (vec![String::new()], 0);
+    for it in call.chars() {
+        match it {
+            ')' if depth == 0 => break,
+            ',' if depth == 0 => {
+                all.push(String::new());
+                continue;
+            }
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        all.last_mut().expect("there is one").push(it);
+    }
+    all
+}
+
+/// Before Linux 6.2, an address that is taken from a struct of our own within these macros is taken for a field of the kernel,
+/// which has none of that name: the program does not load. A local variable must hold it.
+#[test]
+fn addresses_of_kernel_structs_are_read_before_they_are_followed() {
+    let mut problems = Vec::new();
+    for (name, content) in files() {
+        if !name.starts_with("crates/bpf/src/bpf/") {
+            continue;
+        }
+        for (call, at) in [("NUMBER_AT(", 1), ("ADDRESS_AT(", 2)] {
+            for part in content.split(call).skip(1) {
+                let given = arguments(part);
+                if given.get(at).is_some_and(|address| address.contains("->")) {
+                    problems.push(format!("{name}: {call}{})", given.join(",")));
+                }
+            }
+        }
+    }
+    assert_none(&problems);
+    assert_eq!(arguments("a, f(b, c)->d, e) + g(h)"), ["a", " f(b, c)->d", " e"]);
+}
