@@ -21,6 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clocks.h"
+
 #define FOR_S 3.0
 
 /* What a link does: its sums so far, and what it began last. Seconds. */
@@ -34,30 +36,6 @@ struct told {
 static struct told *told;
 static int told_fd;
 static double waited;
-
-static double monotonic(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec + t.tv_nsec / 1e9;
-}
-
-/* What the thread has waited for a CPU. */
-static double delayed(void)
-{
-	static __thread int file = -1;
-	static __thread int of;
-	char text[100] = { 0 };
-	unsigned long long ran, delay;
-
-	if (file < 0 || of != gettid())
-		file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
-	of = gettid();
-	if (pread(file, text, 99, 0) <= 0 || sscanf(text, "%llu %llu", &ran, &delay) != 2)
-		exit(3);
-	return delay / 1e9;
-}
 
 static double drawn(double from, double to)
 {

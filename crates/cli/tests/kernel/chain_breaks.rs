@@ -2,9 +2,9 @@
 //! Chains whose links come to an end while they are waited for: what was waited for is told, of whoever it was, and of nobody
 //! else.
 
+use crate::chains::sleeps_behind;
 use crate::lab::until;
 use crate::odd_threads::{compiled, in_scratch, is_near, record};
-use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -63,20 +63,12 @@ fn recorded_while(
 /// The sleep of the thread that waits in that call, in seconds: by the names of the threads of the chain, and by what the first
 /// of them did.
 fn chains(recording: &Path, pid: u32, call: &str) -> BTreeMap<(String, String), f64> {
-    let connection = Connection::open(recording).unwrap();
-    let sql = "SELECT s.behind, s.ns FROM sleep s JOIN processes p ON p.proc = s.proc
-               WHERE p.pid = ? AND s.call = ? AND coalesce(s.thread, '') != 'link'";
-    let mut statement = connection.prepare(sql).unwrap();
-    let rows = statement.query_map((pid, call), |row| {
-        Ok((row.get::<_, Option<String>>(0)?, row.get::<_, i64>(1)?))
-    });
+    let is_so = format!("s.call = '{call}' AND coalesce(s.thread, '') != 'link'");
     let mut all = BTreeMap::new();
-    for (behind, ns) in rows.unwrap().map(Result::unwrap) {
-        let behind: Vec<Value> =
-            behind.map(|text| serde_json::from_str(&text).unwrap()).unwrap_or_default();
+    for (behind, seconds) in sleeps_behind(recording, pid, &is_so) {
         let names: Vec<&str> = behind.iter().map(|it| it["thread"].as_str().unwrap()).collect();
         let did = behind.first().map_or("", |first| first["did"].as_str().unwrap());
-        *all.entry((names.join(" < "), did.to_owned())).or_default() += ns as f64 / 1e9;
+        *all.entry((names.join(" < "), did.to_owned())).or_default() += seconds;
     }
     all
 }

@@ -21,6 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clocks.h"
+
 #define FOR_S	3.0
 #define THREADS 12
 #define LOCKS	2
@@ -54,28 +56,6 @@ static struct shared *all;
 static int nodes, clients, processes;
 static double ends;
 static __thread struct node *own;
-static __thread int schedstat = -1;
-
-static double monotonic(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec + t.tv_nsec / 1e9;
-}
-
-/* What the thread has waited for a CPU. */
-static double delayed(void)
-{
-	char text[100] = { 0 };
-	unsigned long long ran, delay;
-
-	if (schedstat < 0)
-		schedstat = open("/proc/thread-self/schedstat", O_RDONLY);
-	if (pread(schedstat, text, 99, 0) <= 0 || sscanf(text, "%llu %llu", &ran, &delay) != 2)
-		exit(3);
-	return delay / 1e9;
-}
 
 static double drawn(double from, double to)
 {

@@ -3,9 +3,8 @@
 //! thread slept and for whom, as they measured it themselves. The graph has threads of several processes, that ask each other
 //! over pipes and sockets, several of them the same one, and take locks.
 
+use crate::chains::sleeps_behind;
 use crate::odd_threads::{compiled, in_scratch, record};
-use rusqlite::Connection;
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -134,16 +133,8 @@ impl Measured {
 
 /// The same as recorded.
 fn recorded(recording: &Path, pid: u32) -> BTreeMap<String, f64> {
-    let connection = Connection::open(recording).unwrap();
-    let sql = "SELECT s.behind, s.ns FROM sleep s JOIN processes p ON p.proc = s.proc
-               WHERE p.pid = ? AND s.call IN ('read', 'futex')";
-    let mut statement = connection.prepare(sql).unwrap();
-    let rows = statement
-        .query_map([pid], |row| Ok((row.get::<_, Option<String>>(0)?, row.get::<_, i64>(1)?)));
     let mut all = BTreeMap::new();
-    for (behind, ns) in rows.unwrap().map(Result::unwrap) {
-        let behind: Vec<Value> =
-            behind.map(|text| serde_json::from_str(&text).unwrap()).unwrap_or_default();
+    for (behind, seconds) in sleeps_behind(recording, pid, "s.call IN ('read', 'futex')") {
         let name = behind.last().map_or_else(
             || "not seen".to_owned(),
             |last| match last["did"].as_str().unwrap() {
@@ -155,7 +146,7 @@ fn recorded(recording: &Path, pid: u32) -> BTreeMap<String, f64> {
                 _ => "not seen".into(),
             },
         );
-        *all.entry(name).or_default() += ns as f64 / 1e9;
+        *all.entry(name).or_default() += seconds;
     }
     all
 }

@@ -101,18 +101,25 @@ with open(told, "w") as file:
     file.write(f"{os.getpid()} {waited}\n")
 "#;
 
+/// The sleeps of a process with that of which SQL says that it is so: the chain behind each, and its seconds.
+pub(crate) fn sleeps_behind(recording: &Path, pid: u32, is_so: &str) -> Vec<(Vec<Value>, f64)> {
+    let connection = Connection::open(recording).unwrap();
+    let sql = format!(
+        "SELECT s.behind, s.ns FROM sleep s JOIN processes p ON p.proc = s.proc WHERE p.pid = ? AND {is_so}"
+    );
+    let mut statement = connection.prepare(&sql).unwrap();
+    let rows = statement.query_map([pid], |row| {
+        let behind: Option<String> = row.get(0)?;
+        let links = behind.map(|text| serde_json::from_str(&text).unwrap()).unwrap_or_default();
+        Ok((links, row.get::<_, i64>(1)? as f64 / 1e9))
+    });
+    rows.unwrap().map(Result::unwrap).collect()
+}
+
 /// The sleep of the first stage in `read`, by the last of the chain and what it did, in seconds.
 fn recorded(recording: &Path, pid: u32) -> BTreeMap<String, f64> {
-    let connection = Connection::open(recording).unwrap();
-    let sql = "SELECT s.behind, s.ns FROM sleep s JOIN processes p ON p.proc = s.proc
-               WHERE p.pid = ? AND s.call = 'read'";
-    let mut statement = connection.prepare(sql).unwrap();
-    let rows = statement
-        .query_map([pid], |row| Ok((row.get::<_, Option<String>>(0)?, row.get::<_, i64>(1)?)));
     let mut all = BTreeMap::new();
-    for (behind, ns) in rows.unwrap().map(Result::unwrap) {
-        let behind: Vec<Value> =
-            behind.map(|text| serde_json::from_str(&text).unwrap()).unwrap_or_default();
+    for (behind, seconds) in sleeps_behind(recording, pid, "s.call = 'read'") {
         // How the interpreter was started is not what is measured.
         if behind.first().is_some_and(|first| first["thread"] != "stage-1") {
             continue;
@@ -127,7 +134,7 @@ fn recorded(recording: &Path, pid: u32) -> BTreeMap<String, f64> {
                 format!("{} {did}", last["thread"].as_str().unwrap())
             },
         );
-        *all.entry(name).or_default() += ns as f64 / 1e9;
+        *all.entry(name).or_default() += seconds;
     }
     all
 }

@@ -21,26 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static double delayed(void)
-{
-	static int file = -1;
-	char text[100] = { 0 };
-	unsigned long long ran, waited;
-
-	if (file < 0)
-		file = open("/proc/thread-self/schedstat", O_RDONLY);
-	if (pread(file, text, 99, 0) <= 0 || sscanf(text, "%llu %llu", &ran, &waited) != 2)
-		exit(3);
-	return waited / 1e9;
-}
-
-static double monotonic(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec + t.tv_nsec / 1e9;
-}
+#include "clocks.h"
 
 /* Without what it waited for a CPU. */
 static double now(void)

@@ -122,10 +122,11 @@ impl History {
         if self.followed.contains_key(&tgid) {
             return;
         }
-        let of_others = std::mem::take(&mut self.strangers);
-        let (own, others) = of_others.into_iter().partition(|run: &Run| run.tgid == tgid);
-        self.strangers = others;
-        let own: VecDeque<Run> = own;
+        let is_own = |run: &&Run| run.tgid == tgid;
+        let own: Vec<Run> = self.strangers.iter().filter(is_own).copied().collect();
+        if !own.is_empty() {
+            self.strangers.retain(|run| run.tgid != tgid);
+        }
         // Before its first run it waited for a CPU.
         let awake_ns = |it: &Run| it.start_ns.saturating_sub(it.queued_ns + it.throttled_ns);
         let from_ns = own.iter().map(awake_ns).fold(now_ns, u64::min);
