@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Runs of iterator programs over one process, for which libbpf-rs has no option.
+//! Runs of iterator programs over one process or all of them, for which libbpf-rs has no option.
 
 use libbpf_rs::libbpf_sys as sys;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
-/// Runs a loaded iterator program once over everything of a process, by its pid as this process sees it, and returns what
-/// it wrote. Kernels from 6.1 on know such runs.
+/// Runs a loaded iterator program once over everything of a process, by its pid as this process sees it, or of all for
+/// pid 0, and returns what it wrote. Kernels from 6.1 on know such runs.
 ///
 /// # Errors
 /// That of the kernel, also if the process does not exist.

@@ -97,7 +97,7 @@ impl<S: Skel<'static>> LoadedObject<S> {
         Ok(written)
     }
 
-    /// Runs a loaded iterator once over what belongs to a process, and returns what it wrote.
+    /// Runs a loaded iterator once over what belongs to a process, or to all for pid 0, and returns what it wrote.
     pub(crate) fn iterate_process(&self, name: &str, pid: u32) -> Result<Vec<u8>, String> {
         let failed = |error: &dyn std::fmt::Display| format!("BPF iterator {name}: {error}");
         let program = self.each().find(|(loaded, _)| *loaded == name);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Which connections of TCP had to send again, and what the timer had waited; and by what those of a
- * process are held up that have something to send, and which have something to read that nobody
- * fetches.
+ * process are held up that have something to send, which have something to read that nobody
+ * fetches, and who has their other ends open.
  *
  * The hook is called for nothing but segments that are sent again. It runs in a soft interrupt or
  * in a system call; the kernel does not run a program that already runs on that CPU, and counts
@@ -140,5 +140,6 @@ int on_resent_3(unsigned long long *ctx)
 
 #include "net_sending.bpf.h"
 #include "net_unread.bpf.h"
+#include "net_other_end.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -87,6 +87,22 @@ struct net_reader {
 	__u32 pad;
 };
 
+/* The two addresses of a connection, as one of its ends has them. Those of IPv4 are in
+ * ::ffff:0:0/96; both are in network byte order. */
+struct net_pair {
+	__u32 local[4];
+	__u32 remote[4];
+	__u32 netns; /* of loopback addresses, which each namespace has; else 0 */
+	__u16 local_port;
+	__u16 remote_port;
+};
+
+/* Who has a socket open. */
+struct net_holder {
+	__u32 tgid;    /* 0 = nobody was met */
+	__u32 several; /* others were met, too */
+};
+
 struct net_cpu {
 	__u64 head; /* entries ever written to this CPU's part of the log */
 	__u64 runs;
@@ -97,6 +113,7 @@ struct net_cpu {
 _Static_assert(sizeof(struct net_resent) == 104, "no hidden padding");
 _Static_assert(sizeof(struct net_sending) == 96, "no hidden padding");
 _Static_assert(sizeof(struct net_unread) == 88, "no hidden padding");
+_Static_assert(sizeof(struct net_pair) == 40, "no hidden padding");
 _Static_assert(sizeof(struct net_cpu) == 64, "CPUs do not share cache lines");
 
 #endif

@@ -61,6 +61,8 @@ pub(crate) const FILE_ITERATOR: &str = "bpf_iter_task_file";
 pub(super) const ON_FILE: &str = "on_file";
 /// The one that runs over them for what waits to be read.
 pub(super) const ON_UNREAD: &str = "on_unread";
+/// The one that runs over those of all processes for the other ends of connections.
+pub(super) const ON_OTHER_END: &str = "on_other_end";
 
 /// What to load.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,9 +102,9 @@ impl NetPlan {
 
     /// All programs that are loaded. Those over files are for the processes of a target only.
     pub(super) fn programs(&self, has_target: bool) -> Vec<&'static str> {
-        let on_file = (has_target && self.no_sending.is_none()).then_some(ON_FILE);
+        let on_file = (has_target && self.no_sending.is_none()).then_some([ON_FILE, ON_OTHER_END]);
         let on_unread = (has_target && self.no_unread.is_none()).then_some(ON_UNREAD);
-        [self.program()].into_iter().chain(on_file).chain(on_unread).collect()
+        [self.program()].into_iter().chain(on_file.into_iter().flatten()).chain(on_unread).collect()
     }
 }
 
@@ -131,10 +133,10 @@ mod tests {
         facts.functions.insert(FILE_ITERATOR);
         assert_eq!(why(&facts), None);
         let programs = |facts: &Facts, has| NetPlan::new(facts).unwrap().programs(has);
-        assert_eq!(programs(&facts, true), ["on_resent_3", ON_FILE, ON_UNREAD]);
+        assert_eq!(programs(&facts, true), ["on_resent_3", ON_FILE, ON_OTHER_END, ON_UNREAD]);
         assert_eq!(programs(&facts, false), ["on_resent_3"]);
         facts.fields.remove(&("eppoll_entry", "whead"));
-        assert_eq!(programs(&facts, true), ["on_resent_3", ON_FILE]);
+        assert_eq!(programs(&facts, true), ["on_resent_3", ON_FILE, ON_OTHER_END]);
         facts.fields.remove(&("bpf_iter_aux_info", "task"));
         assert_eq!(why(&facts).unwrap(), "this kernel lacks bpf_iter_aux_info.task");
         assert_eq!(programs(&facts, true), ["on_resent_3"]);

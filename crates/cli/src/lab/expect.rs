@@ -7,7 +7,7 @@ use super::observed::Observed;
 use super::scenario::{Areas, CauseBound, Scenario};
 use super::service::Periods;
 use super::stage::OBSERVER;
-use deburr_core::finding::{Area, Cause, EntityKind, Finding, Ledger, LedgerState};
+use deburr_core::finding::{Area, Cause, Entity, EntityKind, Finding, Ledger, LedgerState};
 use deburr_core::text::units::tenths_of_ms;
 
 /// The victim's waiting by the report and by its own clock may differ by this part of the larger value, plus
@@ -106,11 +106,18 @@ fn silence(area: &Areas, codes: Option<&[String]>, name: &str, run: &Observed) -
         .about(Topic::Silence)
 }
 
+/// Whether an entity has that address, with any port unless one is given.
+fn is_at(entity: &Entity, address: &str) -> bool {
+    let own = entity.address.as_deref().unwrap_or_default();
+    own == address || own.rsplit_once(':').is_some_and(|(host, _)| host == address)
+}
+
 fn blame(bound: &CauseBound, run: &Observed) -> Check {
     let cgroup = bound.cgroup.as_ref().map(|path| format!("{}/{path}", run.lab_cgroup));
     let matches = |cause: &&Cause| {
         (bound.comm.is_none() || cause.entity.comm == bound.comm)
             && (cgroup.is_none() || cause.entity.cgroup == cgroup)
+            && bound.address.as_ref().is_none_or(|address| is_at(&cause.entity, address))
     };
     let finding = run.report.findings.iter().find(|finding| finding.code == bound.code);
     let share: f64 =
@@ -129,7 +136,8 @@ fn blame(bound: &CauseBound, run: &Observed) -> Check {
     let own: f64 = causes.filter(is_aside).map(|cause| cause.share.get()).sum();
     let left = 1.0 - own - finding.map_or(0.0, |finding| run.outside_share(finding));
     let share = if left > 0.0 { share / left } else { 0.0 };
-    let who = [bound.comm.as_ref(), bound.cgroup.as_ref()];
+    let who = [&bound.comm, &bound.cgroup, &bound.address];
+    let who = who.map(Option::as_ref);
     let who: Vec<_> = who.into_iter().flatten().map(|name| format!("`{name}`")).collect();
     let seen = match finding {
         Some(_) => format!("{:.1} %", share * 100.0),

@@ -151,6 +151,8 @@ pub(crate) struct CauseBound {
     pub(crate) comm: Option<String>,
     /// Their cgroup, below the lab's own. Absent = any.
     pub(crate) cgroup: Option<String>,
+    /// Address of the socket or the other end of a connection. Without a port: any port of it. Absent = any.
+    pub(crate) address: Option<String>,
     /// Their share of the victim's loss, 0..1.
     pub(crate) min_share: f64,
 }
@@ -205,8 +207,8 @@ impl Scenario {
                 cause.min_share
             );
             ensure!(
-                cause.comm.is_some() || cause.cgroup.is_some(),
-                "`cause` needs `comm` or `cgroup`"
+                cause.comm.is_some() || cause.cgroup.is_some() || cause.address.is_some(),
+                "`cause` needs `comm`, `cgroup` or `address`"
             );
         }
         let comms: Vec<&str> =

@@ -145,9 +145,31 @@ tell(sent=sent, received=received, drops=drops(it), buffer=it.getsockopt(socket.
 /// clients were asked for by the other end; what servers read slowly, this end had asked for.
 const SENDERS: &str = r#"
 import random, select, threading
-unshare()
 KINDS, SEED = sys.argv[2].split(","), int(sys.argv[3])
 random.seed(SEED)
+asks, hears = socket.socketpair()
+
+def of_host():
+    "Has the same two ends open as each connection below, in the host's own network namespace."
+    asks.close()
+    both = []
+    while said := hears.recv(99):
+        local, remote = map(int, said.split())
+        listener, it = socket.socket(), socket.socket()
+        for end, port in ((listener, remote), (it, local)):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                end.bind(("127.0.0.1", port))
+            except OSError:
+                pass
+        listener.listen()
+        it.connect(listener.getsockname())
+        both.append((listener, it, listener.accept()[0]))
+        hears.send(b"x")
+
+decoy = child(of_host)
+hears.close()
+unshare()
 
 def info(it):
     busy, window, buffer = struct.unpack_from("3Q", it.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192), 168)
@@ -156,6 +178,15 @@ def info(it):
 def read(it, pause_s, size):
     while it.recv(size):
         time.sleep(pause_s)
+
+def read_beside_another(it, pause_s, size):
+    "Two processes have that end open."
+    reader = os.getpid()
+    if os.fork() == 0:
+        while os.getppid() == reader:
+            time.sleep(0.1)
+        os._exit(0)
+    read(it, pause_s, size)
 
 def connection(kind):
     "Both ends, of which another process has the other one, and reads."
@@ -175,11 +206,14 @@ def connection(kind):
         pid = child(ask)
         it, _ = listener.accept()
     else:
-        pid = child(lambda: read(listener.accept()[0], pause_s, size))
+        reads = read_beside_another if kind == "shared" else read
+        pid = child(lambda: reads(listener.accept()[0], pause_s, size))
         it = socket.socket()
         if own and kind != "fast":
             it.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, own)
         it.connect(listener.getsockname())
+    asks.send(b"%d %d" % (it.getsockname()[1], it.getpeername()[1]))
+    asks.recv(1)
     # It listens on, so that it can be seen who asked.
     return kind, it, pid, listener
 
@@ -203,8 +237,9 @@ for _, it, _, _ in all:
     while struct.unpack("i", __import__("fcntl").ioctl(it, 0x5411, bytes(4)))[0]:
         time.sleep(0.05)
 time.sleep(2.5)
-tell(all=[{"kind": kind, "local": "%s:%d" % it.getsockname(), "remote": "%s:%d" % it.getpeername()} | info(it)
-          for kind, it, _, _ in all])
+tell(all=[{"kind": kind, "peer": pid, "local": "%s:%d" % it.getsockname(), "remote": "%s:%d" % it.getpeername()} | info(it)
+          for kind, it, pid, _ in all])
+os.kill(decoy, signal.SIGKILL)
 for _, it, pid, _ in all:
     it.close()
     os.kill(pid, signal.SIGKILL)
@@ -414,12 +449,25 @@ fn recorded_of(recording: &Path, it: &serde_json::Value) -> ([i64; 3], Option<bo
     all.unwrap()
 }
 
+/// The process at the other end of such a connection, by its pid.
+fn peer_of(recording: &Path, it: &serde_json::Value) -> Option<i64> {
+    let ends = [it["local"].as_str().unwrap(), it["remote"].as_str().unwrap()];
+    let sql = "SELECT pid FROM sending JOIN processes ON peer = processes.proc
+               WHERE local = ?1 AND remote = ?2 GROUP BY pid";
+    let connection = Connection::open(recording).unwrap();
+    let mut statement = connection.prepare(sql).unwrap();
+    let all: Vec<i64> =
+        statement.query_map(ends, |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    assert!(all.len() <= 1, "{all:?} at the other end of {it}");
+    all.first().copied()
+}
+
 /// The kernel itself is the witness, asked through the socket by its owner, which knows both ends.
 #[test]
 fn what_holds_up_connections_is_what_their_sockets_count() {
     in_namespace("what_holds_up_connections_is_what_their_sockets_count", |recording| {
         let seed = std::process::id().to_string();
-        let kinds = "server,client,fast,server,client,server";
+        let kinds = "server,client,fast,server,client,shared,server";
         let told = recorded(SENDERS, &[kinds, &seed], recording);
         let all = told["all"].as_array().unwrap();
         let (mut of_servers, mut worst) = (0, (0, ""));
@@ -435,8 +483,11 @@ fn what_holds_up_connections_is_what_their_sockets_count() {
             let kind = it["kind"].as_str().unwrap();
             if window + buffer > 0 {
                 assert_eq!(accepted, Some(kind == "client"), "{it} of {told}");
+                // Of clients nobody asks, and what two have open is nobody's.
+                let peer = (kind == "server" || kind == "fast").then(|| number(it, "peer"));
+                assert_eq!(peer_of(recording, it), peer, "{it} of {told}");
             }
-            if kind == "server" {
+            if kind == "server" || kind == "shared" {
                 of_servers += window;
                 worst = worst.max((window + buffer, it["remote"].as_str().unwrap()));
             }
@@ -445,6 +496,13 @@ fn what_holds_up_connections_is_what_their_sockets_count() {
         let finding = found(recording, "NET004").expect("it is found");
         assert_eq!(finding["victim"]["comm"], "python3", "{finding:#}");
         assert!(finding["title"].as_str().unwrap().contains(worst.1), "{finding:#}");
+        for cause in finding["causes"].as_array().unwrap() {
+            let of = |it: &&serde_json::Value| it["remote"] == cause["address"];
+            match all.iter().find(of).filter(|it| it["kind"] == "server") {
+                Some(it) => assert_eq!(cause["pid"], it["peer"], "{finding:#} of {told}"),
+                None => assert_eq!(cause["kind"], "socket", "{finding:#} of {told}"),
+            }
+        }
     });
 }
 

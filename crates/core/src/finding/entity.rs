@@ -29,6 +29,8 @@ pub enum EntityKind {
     Setting,
     /// An interrupt.
     Irq,
+    /// A socket, or the other end of a connection.
+    Socket,
     /// The observer.
     Observer,
     /// Not known, with the reason in `note`.
@@ -64,6 +66,9 @@ pub struct Entity {
     /// File path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// Address and port of a socket, or of the other end of a connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
     /// CPU number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<u32>,
@@ -95,6 +100,7 @@ impl Entity {
             container: None,
             device: None,
             path: None,
+            address: None,
             cpu: None,
             key: None,
             value: None,

@@ -69,6 +69,9 @@ pub struct SendingTick {
     pub local: Option<String>,
     /// Address and port of the other end.
     pub remote: Option<String>,
+    /// The process of this host that has the other end open; `None` = none is known: it may be another host's, or several
+    /// have it open.
+    pub peer: Option<ProcId>,
     /// Number of connections.
     pub connections: u64,
     /// Whether the other end had asked for the connection: somebody listens at the own port; `None` = not known.
@@ -89,7 +92,7 @@ pub struct SendingTick {
     pub waiting_bytes: u64,
 }
 
-observed! { it: SendingTick over t0_ns..t1_ns, from Source::Connections; to it.proc }
+observed! { it: SendingTick over t0_ns..t1_ns, from Source::Connections; to it.proc, it.peer }
 
 /// What connections of a process of the target had received that one of its threads should have read, at looks some ten
 /// times a second (BPF network probe, over the files of the target's processes). A connection counts if its event poll has

@@ -42,6 +42,7 @@ pub(super) fn entity(entity: &Entity) -> String {
                 .map_or(key.clone(), |value| format!("{key} = {}", identifier(value, PATH_COLUMNS)))
         }
         EntityKind::Irq => named("interrupt", comm.or_else(|| path(&entity.path))),
+        EntityKind::Socket => named("socket", path(&entity.address)),
         EntityKind::Observer => "`deburr` itself".into(),
         EntityKind::Unknown => "not known".into(),
     }
@@ -276,6 +277,9 @@ mod tests {
         it.key = Some("cpuset.cpus".into());
         it.value = Some("0".into());
         assert_eq!(entity(&it), "setting `cpuset.cpus` = `0`");
+        it.kind = EntityKind::Socket;
+        it.address = Some("10.0.0.3:9092".into());
+        assert_eq!(entity(&it), "socket `10.0.0.3:9092`");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! How rules name things: entities for the report's data, names in backticks for its sentences.
 
 use crate::finding::{Confirm, Entity, EntityKind, Evidence, Unit};
-use crate::recording::{CgroupId, Container};
+use crate::recording::{CgroupId, Container, ProcId};
 use crate::text::shell_quote;
 pub(super) use crate::text::ticked;
 use crate::text::units;
@@ -48,6 +48,18 @@ pub(super) fn group_entity(view: &View, group: &Group<'_>) -> Entity {
     entity.comm = Some(group.comm.to_owned());
     entity.cgroup = group.cgroup.and_then(|id| cgroup_path(view, id));
     entity.container = group.cgroup.and_then(|id| container(view, id)).cloned();
+    entity
+}
+
+/// One process as a victim or cause, with what is known of it.
+pub(super) fn process_entity(view: &View, id: ProcId) -> Entity {
+    let mut entity = Entity::new(EntityKind::Process);
+    if let Some(facts) = view.processes().get(&id).and_then(|it| it.facts.as_ref()) {
+        entity.comm = Some(facts.comm.clone());
+        entity.pid = (!facts.many).then_some(facts.pid);
+        entity.cgroup = facts.cgroup.and_then(|id| cgroup_path(view, id));
+        entity.container = facts.cgroup.and_then(|id| container(view, id)).cloned();
+    }
     entity
 }
 

@@ -103,6 +103,7 @@ impl Sender {
         sum.t1_ns = tick.t1_ns;
         sum.connections = sum.connections.max(tick.connections);
         sum.accepted = tick.accepted.or(sum.accepted);
+        sum.peer = tick.peer.or(sum.peer);
         for (to, more) in [
             (&mut sum.busy_ns, tick.busy_ns),
             (&mut sum.window_ns, tick.window_ns),
@@ -311,6 +312,18 @@ impl NetView {
     #[must_use]
     pub fn senders(&self) -> &BTreeMap<NetKey, Sender> {
         &self.senders
+    }
+
+    /// The process of this host that has the other end of a connection of a process open, by that end's address and port,
+    /// as far as it was looked for; `None` also if its connections to that address are to several.
+    #[must_use]
+    pub fn at_other_end(&self, proc: ProcId, remote: &str) -> Option<ProcId> {
+        // Another process may be in another network namespace, where that is another address.
+        let own = |key: &NetKey| key.proc == Some(proc) && key.remote == remote;
+        let all = self.senders.iter().filter(|(key, _)| own(key));
+        let mut peers = all.filter_map(|(_, it)| it.sum.peer);
+        let first = peers.next()?;
+        peers.all(|peer| peer == first).then_some(first)
     }
 
     /// What waited to be read, by process, for each thread that should have read it.

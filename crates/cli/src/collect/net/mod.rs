@@ -4,6 +4,7 @@
 //! (`/proc/PID/net`). Read once a second, the probe's log and what waits to be read at each beat.
 
 mod connections;
+mod other_ends;
 mod owners;
 mod sending;
 mod sockets;
@@ -18,6 +19,7 @@ use deburr_bpf::TimedRuns;
 use deburr_bpf::facts::facts;
 use deburr_bpf::net::{NetPlan, NetProbe};
 use deburr_core::recording::{Coverage, Record, Source, State};
+use other_ends::OtherEnds;
 use owners::Owners;
 use sending::Senders;
 use sockets::Sockets;
@@ -38,6 +40,7 @@ pub(crate) struct NetCollector {
     cost: Cost,
     connections: Connections,
     senders: Result<Senders, State>,
+    others: OtherEnds,
     unread: Result<Unread, State>,
     sockets: Result<Sockets, State>,
     owners: Owners,
@@ -85,6 +88,7 @@ impl NetCollector {
             cost: Cost::default(),
             connections: Connections::default(),
             senders,
+            others: OtherEnds::default(),
             unread,
             sockets: Sockets::can_see(&cx.roots).then(Sockets::default).ok_or_else(no_files),
             owners: Owners::default(),
@@ -92,7 +96,7 @@ impl NetCollector {
         }
     }
 
-    fn start(&mut self, cx: &Context, emit: Emit<'_>) {
+    fn start(&mut self, cx: &mut Context, emit: Emit<'_>) {
         let probe = self.probe.as_ref().err().cloned().unwrap_or(State::Active);
         let senders = self.senders.as_ref().err().cloned().unwrap_or(State::Active);
         let unread = self.unread.as_ref().err().cloned().unwrap_or(State::Active);
@@ -109,7 +113,7 @@ impl NetCollector {
             self.cost.begin(&Counted(probe), &[]);
         }
         self.owners.second(cx);
-        self.send(cx, (0, false), emit);
+        self.send(cx, (0, false), &mut *emit);
         self.look(cx, 0, true);
         if let Ok(sockets) = &mut self.sockets {
             sockets.look(cx, &mut self.owners, (0, 0), emit);
@@ -133,9 +137,9 @@ impl NetCollector {
         self.connections.owned_by(&self.owners);
     }
 
-    fn send(&mut self, cx: &Context, at: (u64, bool), emit: Emit<'_>) {
+    fn send(&mut self, cx: &mut Context, at: (u64, bool), emit: Emit<'_>) {
         if let (Ok(senders), Ok(probe)) = (&mut self.senders, &self.probe) {
-            senders.look(probe, cx, at, emit);
+            senders.look(probe, cx, &mut self.others, at, emit);
         }
     }
 
@@ -145,7 +149,7 @@ impl NetCollector {
         }
     }
 
-    fn second(&mut self, cx: &Context, t_ns: u64, last: bool, emit: Emit<'_>) {
+    fn second(&mut self, cx: &mut Context, t_ns: u64, last: bool, emit: Emit<'_>) {
         let span = (std::mem::replace(&mut self.t0_ns, t_ns), t_ns);
         for tick in self.connections.take(span.0, span.1) {
             emit(Record::Resent(Box::new(tick)));

@@ -5,8 +5,9 @@
 use super::super::listening::Listening;
 use super::super::{Context, Emit};
 use super::connections::Key;
+use super::other_ends::OtherEnds;
 use crate::clock::thread_cpu_time_ns;
-use deburr_bpf::net::{NetProbe, Sending};
+use deburr_bpf::net::{Ends, NetProbe, Sending};
 use deburr_core::recording::{ProcId, Record, SendingTick};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -47,7 +48,8 @@ impl Senders {
     pub(super) fn look(
         &mut self,
         probe: &NetProbe,
-        cx: &Context,
+        cx: &mut Context,
+        others: &mut OtherEnds,
         (t_ns, last): (u64, bool),
         emit: Emit<'_>,
     ) {
@@ -72,8 +74,17 @@ impl Senders {
             let Ok(sending) = probe.sending(pid) else { continue };
             all.push((pid, proc, sending));
         }
-        let ticks = self.take(all, t_ns, probe.ns_per_jiffy());
-        self.tell(cx, ticks, emit);
+        let mut held = self.take(all, t_ns, probe.ns_per_jiffy());
+        self.note_who_asked(cx, &mut held);
+        held.sort_by_key(|it| Reverse(it.tick.window_ns));
+        // Clients that are late are nobody's cause.
+        let servers = held.iter().filter(|it| it.tick.accepted != Some(true)).map(|it| it.ends);
+        others.find(probe, cx, t_ns, servers, &mut *emit);
+        for it in &mut held {
+            it.tick.peer = others.of(&it.ends);
+        }
+        let ticks = summed_up(held.into_iter().map(|it| it.tick).collect());
+        ticks.into_iter().for_each(|tick| emit(Record::Sending(Box::new(tick))));
         let took_ns = thread_cpu_time_ns().saturating_sub(begin_ns);
         self.next_ns = t_ns.saturating_add(took_ns.saturating_mul(ONE_IN));
     }
@@ -109,7 +120,7 @@ impl Senders {
                 let Some(before) = before else { continue };
                 let tick = tick(&it, proc, sums.since(before), ns_per_jiffy, (t0_ns, t1_ns));
                 if tick.window_ns + tick.buffer_ns > 0 {
-                    ticks.push(Held { pid, port: it.ends.local.port(), tick });
+                    ticks.push(Held { pid, ends: it.ends, tick });
                 }
             }
         }
@@ -117,18 +128,15 @@ impl Senders {
         ticks
     }
 
-    /// Emits the ticks of those that were held up longest, and the sums of the others of each process.
-    fn tell(&mut self, cx: &Context, mut all: Vec<Held>, emit: Emit<'_>) {
-        let asked = all.iter().map(|it| (it.pid, it.port));
+    /// Which of them the other end had asked for.
+    fn note_who_asked(&mut self, cx: &Context, all: &mut [Held]) {
+        let asked = all.iter().map(|it| (it.pid, it.port()));
         let asked = asked.filter(|(pid, port)| self.listening.has(*pid, *port).is_none()).collect();
         self.listening.look(&cx.roots, &asked);
         self.listening.second(&all.iter().map(|it| it.pid).collect());
-        for it in &mut all {
-            it.tick.accepted = self.listening.has(it.pid, it.port);
+        for it in all {
+            it.tick.accepted = self.listening.has(it.pid, it.port());
         }
-        summed_up(all.into_iter().map(|it| it.tick).collect())
-            .into_iter()
-            .for_each(|tick| emit(Record::Sending(Box::new(tick))));
     }
 }
 
@@ -136,8 +144,14 @@ impl Senders {
 #[derive(Debug)]
 struct Held {
     pid: u32,
-    port: u16,
+    ends: Ends,
     tick: SendingTick,
+}
+
+impl Held {
+    fn port(&self) -> u16 {
+        self.ends.local.port()
+    }
 }
 
 impl Sums {
@@ -173,6 +187,7 @@ fn tick(
         netns: it.ends.netns,
         local: Some(it.ends.local.to_string()),
         remote: Some(it.ends.remote.to_string()),
+        peer: None,
         connections: 1,
         accepted: None,
         busy_ns,
@@ -208,6 +223,7 @@ fn summed_up(mut all: Vec<SendingTick>) -> Vec<SendingTick> {
                 netns: None,
                 local: None,
                 remote: None,
+                peer: None,
                 srtt_ns: None,
                 window_bytes: 0,
                 buffer_bytes: 0,

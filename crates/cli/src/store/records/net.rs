@@ -63,6 +63,8 @@ tables! {
         local,
         /// address and port of the other end
         remote,
+        /// the process of this host that has the other end open; NULL = none is known, as of another host, or several have it
+        peer,
         /// number of connections
         connections,
         /// 1 = the other end had asked for it: somebody listens at the own port; NULL = not known

@@ -2,7 +2,9 @@
 //! NET005: what others have sent waits unread, because the thread that reads is occupied.
 
 use super::victims::{Victim, by_victim};
-use crate::finding::{Area, Cost, Evidence, Finding, Fix, Question, Severity, Unit};
+use crate::finding::{
+    Area, Cause, Cost, Entity, EntityKind, Evidence, Finding, Fix, Question, Severity, Share, Unit,
+};
 use crate::recording::Source;
 use crate::rules::candidates::target_is_host;
 use crate::rules::confidence::Confidence;
@@ -178,6 +180,7 @@ fn finding(view: &View, severity: Severity, it: &Late<'_>) -> Finding {
         title,
         victim: it.victim.entity(view),
         cost: Cost { lost_ns_per_s: it.ns_per_s, share: it.share, ..Cost::default() },
+        causes: reading_thread(view, worst).into_iter().collect(),
         evidence: lines,
         fix: fixes(worst),
         confirm: Some(it.victim.confirm(
@@ -185,6 +188,16 @@ fn finding(view: &View, severity: Severity, it: &Late<'_>) -> Finding {
         )),
         ..RULE.finding(severity, confidence.value())
     }
+}
+
+/// The thread that should have read. The loss is that of its clients: others are late for their own.
+fn reading_thread(view: &View, it: &Unread) -> Option<Cause> {
+    let entity = Entity {
+        kind: EntityKind::Thread,
+        tid: it.sum.tid,
+        ..words::process_entity(view, it.sum.proc?)
+    };
+    Some(Cause { entity, share: Share::saturating(1.0) })
 }
 
 fn lines(view: &View, it: &Late<'_>) -> Vec<Evidence> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! NET002: requests for connections are dropped because the queue of a listening socket is full.
 
-use super::victims::{Victim, by_victim};
+use super::victims::{Victim, by_victim, causes, socket_entity};
 use crate::finding::{Area, Evidence, Finding, Fix, Question, Severity, Unit};
 use crate::recording::Source;
 use crate::rules::confidence::Confidence;
@@ -146,6 +146,10 @@ fn finding(view: &View, severity: Severity, it: &Refused<'_>) -> Finding {
     Finding {
         title,
         victim: it.victim.entity(view),
+        causes: causes(it.sockets.iter().map(|(key, one)| {
+            let socket = socket_entity(&key.local, "its queue of connections is full");
+            (Some(socket), one.drops.unwrap_or(0))
+        })),
         evidence: lines,
         fix: fixes(it),
         confirm: Some(it.victim.confirm(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! NET003: datagrams are dropped because a receive buffer is full.
 
-use super::victims::{Victim, by_victim};
+use super::victims::{Victim, by_victim, causes, socket_entity};
 use crate::finding::{Area, Evidence, Finding, Fix, Question, Severity, Unit};
 use crate::recording::Source;
 use crate::rules::confidence::Confidence;
@@ -118,6 +118,9 @@ fn finding(view: &View, severity: Severity, it: &Dropped<'_>) -> Finding {
             ticked(&it.sockets[0].0.local)
         ),
         victim: it.victim.entity(view),
+        causes: causes(it.sockets.iter().map(|(key, one)| {
+            (Some(socket_entity(&key.local, "its receive buffer is full")), one.drops)
+        })),
         evidence: lines,
         fix: fixes(it),
         confirm: Some(it.victim.confirm(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! NET001: connections wait for what they have to send again.
 
-use super::victims::{Victim, by_victim, connection};
+use super::victims::{Victim, by_victim, causes, connection, socket_entity};
 use crate::finding::{Area, Cost, Evidence, Finding, Fix, Question, Severity, Unit};
 use crate::recording::Source;
 use crate::rules::confidence::Confidence;
@@ -156,6 +156,10 @@ fn finding(view: &View, severity: Severity, it: &Held<'_>) -> Finding {
         title,
         victim: it.victim.entity(view),
         cost: Cost { lost_ns_per_s: it.ns_per_s, share: it.share, ..Cost::default() },
+        causes: causes(it.connections.iter().map(|(key, one)| {
+            let path = socket_entity(&key.remote, "the path to it");
+            ((!key.remote.is_empty()).then_some(path), one.held_ns())
+        })),
         evidence: lines,
         fix: fixes(it),
         confirm: Some(it.victim.confirm(

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! NET004: what connections have to send waits for the other end's window, or for room in their own buffer.
 
-use super::victims::{Victim, by_victim, connection};
-use crate::finding::{Area, Cost, Evidence, Finding, Fix, Question, Severity, Unit};
+use super::victims::{Victim, by_victim, causes, connection, socket_entity};
+use crate::finding::{
+    Area, Cause, Cost, Entity, EntityKind, Evidence, Finding, Fix, Question, Severity, Unit,
+};
 use crate::recording::Source;
 use crate::rules::candidates::target_is_host;
 use crate::rules::confidence::Confidence;
-use crate::rules::words::{self, evidence};
+use crate::rules::words::{self, evidence, process_entity, ticked};
 use crate::rules::{Check, Limit, Rule, Status, Verdict};
 use crate::text::units;
 use crate::view::{NetKey, Sender, View};
@@ -153,11 +155,14 @@ fn finding(view: &View, severity: Severity, it: &Held<'_>) -> Finding {
     let confidence = Confidence::of(view);
     let mut lines = lines(view, it);
     lines.push(confidence.evidence(view));
-    let why = if it.window_ns() >= it.buffer_ns() {
-        "the other end does not take it in time"
-    } else {
-        "their own send buffer is too small"
+    let causes = causes_of(view, it);
+    let local = causes.first().filter(|cause| cause.entity.kind == EntityKind::Process);
+    let why = match local.and_then(|cause| Some((cause.entity.comm.as_ref()?, cause.entity.pid?))) {
+        _ if it.window_ns() < it.buffer_ns() => "their own send buffer is too small".to_owned(),
+        Some((comm, pid)) => format!("{} (pid {pid}) does not take it in time", ticked(comm)),
+        None => "the other end does not take it in time".to_owned(),
     };
+    let fix = fixes(it, local.and_then(|cause| cause.entity.pid));
     let (key, worst) = it.connections[0];
     let title = format!(
         "what connections of {} have to send is held up for {} because {why}, most of all on {}",
@@ -169,12 +174,29 @@ fn finding(view: &View, severity: Severity, it: &Held<'_>) -> Finding {
         title,
         victim: it.victim.entity(view),
         cost: Cost { lost_ns_per_s: it.ns_per_s, share: it.share, ..Cost::default() },
+        causes,
         evidence: lines,
-        fix: fixes(it),
+        fix,
         confirm: Some(it.victim.confirm(
             "with that changed, `rwnd_limited` and `sndbuf_limited` of the connection in `ss -ti` grow no more",
         )),
         ..RULE.finding(severity, confidence.value())
+    }
+}
+
+fn causes_of(view: &View, it: &Held<'_>) -> Vec<Cause> {
+    causes(it.connections.iter().flat_map(|(key, one)| {
+        let own = socket_entity(&key.local, "its send buffer is too small");
+        let of = |entity: Entity, ns| ((!key.remote.is_empty()).then_some(entity), ns);
+        [of(other_end(view, key, one), one.window_of_servers_ns), of(own, one.sum.buffer_ns)]
+    }))
+}
+
+/// The other end of a connection, which does not read: the process of this host that has it open, if that is known.
+fn other_end(view: &View, key: &NetKey, it: &Sender) -> Entity {
+    match it.sum.peer {
+        Some(peer) => Entity { address: Some(key.remote.clone()), ..process_entity(view, peer) },
+        None => socket_entity(&key.remote, "the other end, which does not read"),
     }
 }
 
@@ -227,7 +249,8 @@ fn lines(view: &View, it: &Held<'_>) -> Vec<Evidence> {
     lines
 }
 
-fn fixes(it: &Held<'_>) -> Vec<Fix> {
+/// What to do; `peer` = the process of this host that does not read.
+fn fixes(it: &Held<'_>, peer: Option<u32>) -> Vec<Fix> {
     let fix = |action: &str, risk: &str| Fix {
         action: action.into(),
         command: None,
@@ -236,10 +259,19 @@ fn fixes(it: &Held<'_>) -> Vec<Fix> {
     };
     let mut fixes = Vec::new();
     if it.window_ns() > 0 {
-        fixes.push(fix(
-            "see what the other end does instead of reading: observe that process, on this host or on its own, with `deburr -p PID`",
-            "what it reads faster it may have to do something about: its queue moves one step on",
-        ));
+        let look = match peer {
+            Some(_) => "see what it does instead of reading",
+            None => {
+                "see what the other end does instead of reading: observe that process, on this host or on its own, with `deburr -p PID`"
+            }
+        };
+        fixes.push(Fix {
+            command: peer.map(|pid| format!("sudo deburr -p {pid} -d 30")),
+            ..fix(
+                look,
+                "what it reads faster it may have to do something about: its queue moves one step on",
+            )
+        });
         fixes.push(fix(
             "if there was room at the other end all the time and the round trip is long, give the other end a larger receive buffer: no `SO_RCVBUF` in its program, a larger third value of `net.ipv4.tcp_rmem`",
             "memory for each connection; if the other end reads too slowly, a larger buffer only delays more",

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whose connections and sockets these are: what the rules of the network share.
 
-use crate::finding::{Confirm, Entity, EntityKind};
+use crate::finding::{Cause, Confirm, Entity, EntityKind, Share};
 use crate::rules::candidates::{may_suffer, target_is_host};
 use crate::rules::words::{self, group_name, ticked};
 use crate::text::units;
 use crate::view::{Group, NetKey, View};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// A group of processes, or the host where it is not known which process has a socket open.
@@ -43,6 +44,40 @@ impl Victim<'_> {
             Self::Host => Confirm { command: "deburr -d 30".into(), expect: Some(expect.into()) },
         }
     }
+}
+
+/// Causes that are told one by one; of the rest only the share is told.
+const MAX_CAUSES: usize = 3;
+/// Of the loss: what caused less is not told.
+const LEAST_SHARE: f64 = 0.05;
+
+/// A socket of this host, or another host's end of a connection.
+pub(super) fn socket_entity(address: &str, note: &str) -> Entity {
+    Entity {
+        address: Some(address.to_owned()),
+        note: Some(note.to_owned()),
+        ..Entity::new(EntityKind::Socket)
+    }
+}
+
+/// Causes by what each cost, those of one entity added up, in order of that. What is empty is several together, and not told.
+pub(super) fn causes(of: impl Iterator<Item = (Option<Entity>, u64)>) -> Vec<Cause> {
+    let (mut sums, mut whole): (Vec<(Entity, u64)>, u64) = (Vec::new(), 0);
+    for (entity, amount) in of {
+        whole = whole.saturating_add(amount);
+        let Some(entity) = entity else { continue };
+        match sums.iter_mut().find(|(known, _)| *known == entity) {
+            Some((_, sum)) => *sum = sum.saturating_add(amount),
+            None => sums.push((entity, amount)),
+        }
+    }
+    // Stable: of equals, the one that was seen first stays first.
+    sums.sort_by_key(|(_, amount)| Reverse(*amount));
+    sums.into_iter()
+        .map(|(entity, amount)| Cause { entity, share: Share::of(amount, whole) })
+        .filter(|cause| cause.share.get() >= LEAST_SHARE)
+        .take(MAX_CAUSES)
+        .collect()
 }
 
 /// A connection in words, or several whose ends are not known one by one.

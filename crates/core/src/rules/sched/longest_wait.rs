@@ -4,7 +4,7 @@
 use super::quota;
 use crate::finding::{Entity, EntityKind, LongestWait, WaitPart};
 use crate::recording::{CgroupId, Culprit, ProcId};
-use crate::rules::words::{cgroup_entity, cgroup_path, container, window_time};
+use crate::rules::words::{cgroup_entity, process_entity, window_time};
 use crate::view::{Group, View, WholeWait};
 
 /// Processes that are named; the others are summed up.
@@ -78,13 +78,7 @@ fn told(view: &View, victim: ProcId, level: Option<CgroupId>, wait: &WholeWait) 
 }
 
 fn process(view: &View, victim: ProcId, id: ProcId) -> Entity {
-    let mut entity = Entity::new(EntityKind::Process);
-    if let Some(facts) = view.processes().get(&id).and_then(|it| it.facts.as_ref()) {
-        entity.comm = Some(facts.comm.clone());
-        entity.pid = (!facts.many).then_some(facts.pid);
-        entity.cgroup = facts.cgroup.and_then(|id| cgroup_path(view, id));
-        entity.container = facts.cgroup.and_then(|id| container(view, id)).cloned();
-    }
+    let mut entity = process_entity(view, id);
     if id == victim {
         entity.note = Some("its own other threads".into());
     }

@@ -104,6 +104,7 @@ fn sending(
         netns: Some(7),
         local: Some(LOCAL.into()),
         remote: Some("10.0.0.3:9092".into()),
+        peer: None,
         connections: 1,
         accepted,
         busy_ns: busy_ms * MS,

@@ -40,21 +40,13 @@ fn is_full((_, key, _): &Sleep<'_>) -> bool {
     sends && kind::sends(&key.slept)
 }
 
-/// The address of the other end of the connection that it sends on.
-fn other_end<'v>((_, key, _): &Sleep<'v>) -> Option<&'v str> {
-    match &key.slept.on {
-        SleptOn::Inet { remote, .. } => remote.as_deref(),
-        _ => None,
-    }
-}
-
 /// The process at each other end, if it is the same that makes room there nearly always. The kernel makes some, too: what was
 /// read is confirmed by a timer if nothing was sent meanwhile, and who does not read is the same.
 fn readers<'v>(sleeps: &[Sleep<'v>]) -> BTreeMap<&'v str, ProcId> {
     let mut all: BTreeMap<&str, BTreeMap<ProcId, u64>> = BTreeMap::new();
     for sleep in sleeps {
         let by = sleep.1.behind.first().map(|it| it.proc).filter(|by| *by != sleep.0);
-        if let (Some(end), Some(by)) = (other_end(sleep), by) {
+        if let (Some(end), Some(by)) = (peers::address(sleep), by) {
             let ns = all.entry(end).or_default().entry(by).or_default();
             *ns = ns.saturating_add(sleep.2);
         }
@@ -69,7 +61,10 @@ fn readers<'v>(sleeps: &[Sleep<'v>]) -> BTreeMap<&'v str, ProcId> {
 
 fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
     let readers = readers(&waits.sleeps);
-    let behind = waits.behind_or(view, |sleep| readers.get(other_end(sleep)?).copied());
+    let behind = waits.behind_or(view, |sleep| {
+        let reader = readers.get(peers::address(sleep)?).copied();
+        reader.or_else(|| peers::at_other_end(view, sleep))
+    });
     let all = peers::of(view, &waits.sleeps, |key| Some(&key.slept));
     let most = peers::most(&all, waits.ns);
     let whom = behind.whom.as_deref().or(most).unwrap_or("others");

@@ -3,7 +3,7 @@
 
 use super::waits::{Reason, Sleep, Waits};
 use crate::finding::{Evidence, Fix, Unit};
-use crate::recording::{Slept, Source};
+use crate::recording::{ProcId, Slept, SleptOn, Source};
 use crate::rules::asleep::words as sleep_words;
 use crate::rules::words::evidence;
 use crate::text::units;
@@ -13,6 +13,20 @@ use std::collections::BTreeMap;
 
 /// Addresses that are named.
 const MAX_PEERS: usize = 3;
+
+/// The address of the other end of the connection that a thread waits for.
+pub(super) fn address<'v>((_, key, _): &Sleep<'v>) -> Option<&'v str> {
+    match &key.slept.on {
+        SleptOn::Inet { remote, .. } => remote.as_deref(),
+        _ => None,
+    }
+}
+
+/// The other process of this host that has that end open, where the kernel was asked: it was for connections that had
+/// something to send and could not.
+pub(super) fn at_other_end(view: &View, sleep: &Sleep<'_>) -> Option<ProcId> {
+    view.net().at_other_end(sleep.0, address(sleep)?).filter(|by| *by != sleep.0)
+}
 
 /// The other ends in words, the one that is waited for longest first, with that time. `slept` = which sleep of a chain is on
 /// the connection.
@@ -52,9 +66,11 @@ pub(super) fn lines(view: &View, peers: &[(String, u64)], whole_ns: u64) -> Vec<
 /// To look at the process at the other end, which `does` something, if it is of this host; else there.
 pub(super) fn look(view: &View, waits: &Waits<'_>, does: &str) -> Fix {
     let mut by_pid: BTreeMap<u32, u64> = BTreeMap::new();
-    for (own, key, ns) in &waits.sleeps {
-        let other = key.behind.iter().find(|it| it.proc != *own);
-        let process = other.and_then(|it| view.processes().get(&it.proc));
+    for sleep in &waits.sleeps {
+        let (own, key, ns) = sleep;
+        let other = key.behind.iter().find(|it| it.proc != *own).map(|it| it.proc);
+        let other = other.or_else(|| at_other_end(view, sleep));
+        let process = other.and_then(|it| view.processes().get(&it));
         if let Some(facts) = process.and_then(|process| process.facts.as_ref()) {
             let sum = by_pid.entry(facts.pid).or_default();
             *sum = sum.saturating_add(*ns);

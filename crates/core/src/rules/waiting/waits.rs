@@ -20,6 +20,8 @@ const MAX_VICTIMS: usize = 5;
 const MAX_CAUSES: usize = 5;
 /// Causes below this share are summed up in one line.
 const MIN_SHARE: f64 = 0.01;
+/// Share of the waits of which it must have been seen what others did meanwhile: fewer stand for no more than themselves.
+const LEAST_OF_REASON: f64 = 0.1;
 
 /// A sleep of a process.
 pub(super) type Sleep<'v> = (ProcId, &'v SleepKey, u64);
@@ -174,7 +176,7 @@ impl Waits<'_> {
         self.behind_or(view, |_| None)
     }
 
-    /// The same; `other` = who it was, where who ended a sleep does not say that, but other sleeps do.
+    /// The same; `other` = who has the other end, where who ended a sleep does not say that.
     pub(super) fn behind_or(
         &self,
         view: &View,
@@ -198,7 +200,7 @@ impl Waits<'_> {
                 add(reasons.entry(Reason::of(&key.behind)).or_default());
             } else if let Some(by) = other(sleep).map(|proc| not_seen(view, proc)) {
                 let who = sleep_words::who(view, *id, &by);
-                let chain = format!("{who}, which ended other waits for the same end");
+                let chain = format!("{who}, at the other end");
                 add(first.entry((by.proc, by.thread, who)).or_default());
                 add(chains.entry(chain).or_default());
             } else {
@@ -230,7 +232,11 @@ impl Waits<'_> {
             whom: whom.map(|((.., who), _)| who.clone()),
             causes: causes(view, &first, self.ns),
             lines,
-            reason: ranked(reasons).first().map(|(reason, _)| *reason).unwrap_or_default(),
+            reason: ranked(reasons)
+                .first()
+                .filter(|(_, ns)| share(*ns) >= LEAST_OF_REASON)
+                .map(|(reason, _)| *reason)
+                .unwrap_or_default(),
             known: 1.0 - share(unknown_ns),
         }
     }
@@ -322,12 +328,7 @@ pub(super) fn causes(
     let mut causes: Vec<Cause> = told
         .map(|((id, thread, _), ns)| {
             let process = view.processes().get(id).and_then(|process| process.facts.as_ref());
-            let mut entity = Entity::new(EntityKind::Process);
-            entity.pid = process.map(|facts| facts.pid);
-            entity.comm = process.map(|facts| facts.comm.clone());
-            let cgroup = process.and_then(|facts| facts.cgroup);
-            entity.cgroup = cgroup.and_then(|id| words::cgroup_path(view, id));
-            entity.container = cgroup.and_then(|id| words::container(view, id)).cloned();
+            let mut entity = words::process_entity(view, *id);
             if process.is_some_and(|facts| facts.comm != *thread) && !thread.is_empty() {
                 entity.kind = EntityKind::Thread;
                 entity.comm = Some(thread.clone());

@@ -36,7 +36,7 @@ fn is_for_answer((id, key, _): &Sleep<'_>) -> bool {
 }
 
 fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
-    let behind = waits.behind(view);
+    let behind = waits.behind_or(view, |sleep| peers::at_other_end(view, sleep));
     let all = peers::of(view, &waits.sleeps, |key| Some(&key.slept));
     let most = peers::most(&all, waits.ns);
     let whom = behind.whom.as_deref().or(most).unwrap_or("others");
