@@ -165,7 +165,8 @@ const FACTS: [&str; 13] = [
 const CUMULATIVE: [&str; 5] =
     ["cpu_reading", "cgroup_reading", "psi_reading", "disk_reading", "memory_reading"];
 /// Columns that say whom or what a row is about.
-const IDENTITIES: [&str; 26] = [
+const IDENTITIES: [&str; 27] = [
+    "peer",
     "irq",
     "netns",
     "seq",

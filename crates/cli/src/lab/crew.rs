@@ -4,6 +4,7 @@
 
 use super::scenario::check_period_us;
 use super::stage::Stage;
+use super::stalls::{Calls, For, Stalls};
 use super::victim::{Summary, Window, compute, now_ns, sleep_until};
 use super::victims::{Running, Victim, VictimSpec, WhichRun};
 use anyhow::{Context as _, Result, ensure};
@@ -226,22 +227,27 @@ pub(crate) fn work_until_told(args: &CrewArgs) -> Result<()> {
         _ => None,
     };
     let shared = Shared { memory, ..Shared::default() };
-    let answers = std::thread::scope(|scope| {
+    let (answers, calls, led) = std::thread::scope(|scope| {
         let leader = scope.spawn(|| lead(args, &shared));
         let worker = |_| scope.spawn(|| work(args, &shared));
         let workers: Vec<_> = (0..args.workers).map(worker).collect();
         let told = stdin.read_line(&mut line);
         shared.stop.store(true, Ordering::Relaxed);
-        let mut answers = Vec::new();
+        let (mut answers, mut calls) = (Vec::new(), Calls::default());
         for worker in workers {
-            answers.extend(worker.join().expect("a worker does not panic")?);
+            let (own, slept) = worker.join().expect("a worker does not panic")?;
+            answers.extend(own);
+            calls.extend(slept);
         }
-        leader.join().expect("the leader does not panic")?;
+        let led = leader.join().expect("the leader does not panic")?;
         told?;
-        anyhow::Ok(answers)
+        anyhow::Ok((answers, calls, led))
     })?;
     let window: Window = line.parse()?;
-    println!("{}", serde_json::to_string(&Summary::of_answers(&answers, window))?);
+    let summary = Summary::of_answers(&answers, window);
+    let slept = calls.within(window).beside(led.within(window));
+    let summary = Summary { slept: Some(slept), ..summary };
+    println!("{}", serde_json::to_string(&summary)?);
     Ok(())
 }
 
@@ -251,7 +257,7 @@ fn name(it: &CStr) {
 }
 
 /// Holds the lock, or hands out work.
-fn lead(args: &CrewArgs, shared: &Shared) -> Result<()> {
+fn lead(args: &CrewArgs, shared: &Shared) -> Result<Calls> {
     name(match args.waits_for {
         WaitsFor::Lock | WaitsFor::FileLock => c"holder",
         WaitsFor::AddressSpace => c"mapper",
@@ -259,13 +265,15 @@ fn lead(args: &CrewArgs, shared: &Shared) -> Result<()> {
         WaitsFor::Thread => c"dispatcher",
     });
     let file = args.open()?;
-    let hold = || -> Result<()> {
+    let mut stalls = Stalls::of_this_thread()?;
+    let hold = |stalls: &mut Stalls| -> Result<()> {
+        let sleep = || std::thread::sleep(Duration::from_micros(args.hold_us));
         match args.meanwhile {
             Meanwhile::Computes => compute(args.hold_us * 1000),
-            Meanwhile::Sleeps => std::thread::sleep(Duration::from_micros(args.hold_us)),
+            Meanwhile::Sleeps => stalls.during(For::Timer, sleep),
             Meanwhile::Syncs => {
                 file.write_all_at(&[1; PAGE], 0)?;
-                file.sync_all()?;
+                stalls.during(For::Disk, || file.sync_all())?;
             }
         }
         Ok(())
@@ -276,62 +284,65 @@ fn lead(args: &CrewArgs, shared: &Shared) -> Result<()> {
         let due_ns = now_ns(ClockId::Monotonic);
         match args.waits_for {
             WaitsFor::Lock => {
-                let _held = shared.lock.lock();
-                hold()?;
+                let _held = stalls.during(For::Others, || shared.lock.lock());
+                hold(&mut stalls)?;
             }
             WaitsFor::FileLock => {
-                flock(&file, FlockOperation::LockExclusive)?;
-                hold()?;
+                stalls.during(For::Others, || flock(&file, FlockOperation::LockExclusive))?;
+                hold(&mut stalls)?;
                 flock(&file, FlockOperation::Unlock)?;
             }
-            WaitsFor::AddressSpace => populate(pages)?,
-            WaitsFor::Inode => shared.write(&much)?,
+            WaitsFor::AddressSpace => stalls.during(For::Others, || populate(pages))?,
+            WaitsFor::Inode => stalls.during(For::Others, || shared.write(&much))?,
             WaitsFor::Thread => {
-                hold()?;
+                hold(&mut stalls)?;
                 *shared.work.lock().unwrap_or_else(PoisonError::into_inner) = due_ns;
                 shared.handed_out.notify_all();
             }
         }
-        std::thread::sleep(Duration::from_micros(args.pause_us));
+        let pause = || std::thread::sleep(Duration::from_micros(args.pause_us));
+        stalls.during(For::Timer, pause);
     }
     // The last ones that wait.
     *shared.work.lock().unwrap_or_else(PoisonError::into_inner) = u64::MAX;
     shared.handed_out.notify_all();
-    Ok(())
+    Ok(stalls.calls())
 }
 
-/// Returns when each request was due and when it was done, in nanoseconds.
-fn work(args: &CrewArgs, shared: &Shared) -> Result<Vec<(u64, u64)>> {
+/// When each request was due and when it was done, in nanoseconds.
+type Answers = Vec<(u64, u64)>;
+
+fn work(args: &CrewArgs, shared: &Shared) -> Result<(Answers, Calls)> {
     name(c"worker");
     let file = args.open()?;
-    let mut answers = Vec::new();
+    let (mut answers, mut stalls) = (Vec::new(), Stalls::of_this_thread()?);
     let mut due_ns = now_ns(ClockId::Monotonic);
     while !shared.stop.load(Ordering::Relaxed) {
+        if args.waits_for != WaitsFor::Thread {
+            stalls.during(For::Timer, || sleep_until(due_ns));
+        }
         match args.waits_for {
-            WaitsFor::Lock => {
-                sleep_until(due_ns);
-                drop(shared.lock.lock());
-            }
+            WaitsFor::Lock => drop(stalls.during(For::Others, || shared.lock.lock())),
             WaitsFor::FileLock => {
-                sleep_until(due_ns);
-                flock(&file, FlockOperation::LockExclusive)?;
+                stalls.during(For::Others, || flock(&file, FlockOperation::LockExclusive))?;
                 flock(&file, FlockOperation::Unlock)?;
             }
-            WaitsFor::AddressSpace => {
-                sleep_until(due_ns);
-                populate(PAGE)?;
-            }
-            WaitsFor::Inode => {
-                sleep_until(due_ns);
-                shared.write(&[2])?;
-            }
+            WaitsFor::AddressSpace => stalls.during(For::Others, || populate(PAGE))?,
+            WaitsFor::Inode => stalls.during(For::Others, || shared.write(&[2]))?,
             WaitsFor::Thread => {
                 let last = due_ns;
-                let work = shared.work.lock().unwrap_or_else(PoisonError::into_inner);
-                let work = shared.handed_out.wait_while(work, |due| *due <= last);
-                due_ns = *work.unwrap_or_else(PoisonError::into_inner);
+                let wait = || {
+                    let work = shared.work.lock().unwrap_or_else(PoisonError::into_inner);
+                    let work = shared.handed_out.wait_while(work, |due| *due <= last);
+                    *work.unwrap_or_else(PoisonError::into_inner)
+                };
+                due_ns = match args.meanwhile {
+                    Meanwhile::Sleeps => stalls.during(For::Idle, wait),
+                    _ => stalls.until_due(wait),
+                };
                 if args.retry_us > 0 {
-                    std::thread::sleep(Duration::from_micros(args.retry_us));
+                    let retry = || std::thread::sleep(Duration::from_micros(args.retry_us));
+                    stalls.during(For::Timer, retry);
                 }
             }
         }
@@ -343,5 +354,5 @@ fn work(args: &CrewArgs, shared: &Shared) -> Result<Vec<(u64, u64)>> {
             due_ns = (due_ns + args.period_us * 1000).max(done_ns);
         }
     }
-    Ok(answers)
+    Ok((answers, stalls.calls()))
 }

@@ -3,6 +3,7 @@
 
 use super::scenario::check_period_us;
 use super::stage::{Job, Stage};
+use super::stalls::{Calls, For, Stalls};
 use super::victim::{Summary, Window, now_ns, sleep_until};
 use super::victims::{Running, Victim, VictimSpec, WhichRun};
 use anyhow::{Result, ensure};
@@ -291,47 +292,58 @@ pub(crate) fn work_until_told(args: &ExchangeArgs) -> Result<()> {
     stdin.read_line(&mut line)?;
     line.clear();
     let stop = AtomicBool::new(false);
-    let answers = std::thread::scope(|scope| {
+    let (answers, calls) = std::thread::scope(|scope| {
         let worker = |_| scope.spawn(|| work(args, &pool, &stop));
         let workers: Vec<_> = (0..args.workers).map(worker).collect();
         let told = stdin.read_line(&mut line);
         stop.store(true, Ordering::Relaxed);
-        let mut answers = Vec::new();
+        let (mut answers, mut calls) = (Vec::new(), Calls::default());
         for worker in workers {
-            answers.extend(worker.join().expect("a worker does not panic")?);
+            let (own, slept) = worker.join().expect("a worker does not panic")?;
+            answers.extend(own);
+            calls.extend(slept);
         }
         told?;
-        anyhow::Ok(answers)
+        anyhow::Ok((answers, calls))
     })?;
     let window: Window = line.parse()?;
-    println!("{}", serde_json::to_string(&Summary::of_answers(&answers, window))?);
+    let summary = Summary::of_answers(&answers, window);
+    let summary = Summary { slept: Some(calls.within(window)), ..summary };
+    println!("{}", serde_json::to_string(&summary)?);
     Ok(())
 }
 
-/// Returns when each message was due and when it was done, in nanoseconds.
-fn work(args: &ExchangeArgs, pool: &Pool, stop: &AtomicBool) -> Result<Vec<(u64, u64)>> {
+/// When each request was due and when it was done, in nanoseconds.
+type Answers = Vec<(u64, u64)>;
+
+fn work(args: &ExchangeArgs, pool: &Pool, stop: &AtomicBool) -> Result<(Answers, Calls)> {
     // Only for the report: it works under any name.
     let _ = set_name(c"worker");
     let message = vec![0; args.does.bytes()];
-    let mut answers = Vec::new();
+    let (mut answers, mut stalls) = (Vec::new(), Stalls::of_this_thread()?);
     let mut due_ns = now_ns(ClockId::Monotonic);
     while !stop.load(Ordering::Relaxed) {
-        sleep_until(due_ns);
-        let mut connection = pool.take();
-        if args.does.waits_for_room() {
-            send_as_there_is_room(&mut connection, &message)?;
-        } else {
-            connection.write_all(&message)?;
-        }
-        if args.does == Does::Asks {
-            connection.read_exact(&mut [0])?;
-        }
+        stalls.during(For::Timer, || sleep_until(due_ns));
+        // Clients that are slow to take what they asked for delay nobody but themselves.
+        let what = if args.does == Does::Serves { For::Idle } else { For::Others };
+        let connection = stalls.during(what, || {
+            let mut connection = pool.take();
+            if args.does.waits_for_room() {
+                send_as_there_is_room(&mut connection, &message)?;
+            } else {
+                connection.write_all(&message)?;
+            }
+            if args.does == Does::Asks {
+                connection.read_exact(&mut [0])?;
+            }
+            io::Result::Ok(connection)
+        })?;
         pool.give_back(connection);
         let done_ns = now_ns(ClockId::Monotonic);
         answers.push((due_ns, done_ns));
         due_ns = (due_ns + args.period_us * 1000).max(done_ns);
     }
-    Ok(answers)
+    Ok((answers, stalls.calls()))
 }
 
 /// Sends a message over a connection that does not block.

@@ -7,7 +7,10 @@ use super::observed::Observed;
 use super::scenario::{Areas, CauseBound, Scenario};
 use super::service::Periods;
 use super::stage::OBSERVER;
-use deburr_core::finding::{Area, Cause, Entity, EntityKind, Finding, Ledger, LedgerState};
+use super::stalls::Slept;
+use deburr_core::finding::{
+    Area, Cause, Entity, EntityKind, Finding, Ledger, LedgerState, SleepKind,
+};
 use deburr_core::text::units::tenths_of_ms;
 
 /// The victim's waiting by the report and by its own clock may differ by this part of the larger value, plus
@@ -83,6 +86,7 @@ pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -
         }
     }
     for (name, run) in [(without, control), (with, fault)] {
+        checks.extend(run.victim.slept.map(|slept| asleep(name, run, slept)));
         let handlers = scenario.handlers.unwrap_or(HANDLERS);
         checks.extend(run.victim.stood_still_ns.map(|ns| interrupted(name, run, ns, handlers)));
     }
@@ -341,6 +345,54 @@ fn agreement(name: &str, run: &Observed, threads: u32) -> Check {
             tenths_of_ms(own),
             tenths_of_ms(tolerance),
             tenths_of_ms(stolen)
+        ),
+    )
+    .about(Topic::Loss)
+    .resting_on(Precondition::Nothing)
+}
+
+/// The victim's sleep by the report and by its own clocks may differ by this part of the wall time of its threads.
+const SLEEP_POINTS: f64 = 0.02;
+
+/// Checks that the report splits the victim's sleep as its threads do, which know for what each of their calls is.
+fn asleep(name: &str, run: &Observed, own: Slept) -> Check {
+    let ledger = run.report.ledger.iter().find(|it| it.victim.pid == Some(run.victim_pid));
+    let told = |kind: SleepKind| -> u64 {
+        let parts = ledger.iter().flat_map(|it| &it.asleep).filter(|it| it.kind == kind);
+        parts.map(|part| part.ns).sum()
+    };
+    let wall_ns = ledger.map_or(0, |it| it.wall_ns).max(1) as f64;
+    // Where the user says which threads serve requests, what the others sleep is told apart.
+    let beside_ns = if told(SleepKind::NoEntry) > 0 { 0 } else { own.beside_ns };
+    let (others_ns, timer_ns) = (told(SleepKind::WaitsForOthers), told(SleepKind::OwnTimer));
+    let own_timer_ns = own.timer_ns + beside_ns;
+    // A thread that hands out work and sleeps on its own timer is that timer to those that wait for it, or has no work.
+    let compared = [
+        ("for others", others_ns, [own.others_ns, own.others_ns + own.disk_ns]),
+        ("own timer", timer_ns, [own_timer_ns, own_timer_ns + own.idle_ns]),
+        (
+            "that or for work",
+            timer_ns + told(SleepKind::WaitsForWork),
+            [own_timer_ns + own.idle_ns; 2],
+        ),
+    ]
+    .map(|(what, told, own)| (what, told as f64 / wall_ns, own.map(|ns| ns as f64 / wall_ns)));
+    let said = compared.map(|(what, told, [least, most])| {
+        let own = match most - least {
+            0.0 => format!("{:.1}", least * 100.0),
+            _ => format!("{:.1} to {:.1}", least * 100.0, most * 100.0),
+        };
+        format!("{what} {:.1} and {own} %", told * 100.0)
+    });
+    let within = |(_, told, [least, most]): &(&str, f64, [f64; 2])| {
+        (least - SLEEP_POINTS..=most + SLEEP_POINTS).contains(told)
+    };
+    Check::new(
+        compared.iter().all(within),
+        format!(
+            "report and victim agree on its sleep {name}, within {:.0} points: {}",
+            SLEEP_POINTS * 100.0,
+            said.join(", ")
         ),
     )
     .about(Topic::Loss)

@@ -39,6 +39,7 @@ mod score;
 mod service;
 mod show;
 mod stage;
+mod stalls;
 mod timers;
 mod vary;
 mod victim;

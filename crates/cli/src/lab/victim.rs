@@ -3,6 +3,7 @@
 //! it was runnable without running. That is the second, independent channel that a report is compared with.
 
 use super::stage::Stage;
+use super::stalls::Slept;
 use super::victims::{Running, Victim, VictimSpec, WhichRun};
 use anyhow::{Context as _, Result, ensure};
 use rustix::thread::{ClockId, clock_nanosleep_absolute, set_current_timer_slack};
@@ -92,6 +93,9 @@ pub(crate) struct Summary {
     /// are then the lengths of these times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) stood_still_ns: Option<u64>,
+    /// For what its threads slept, by their own clocks. Only of a victim whose calls are each for one thing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) slept: Option<Slept>,
     /// Median latency, from when a request was due to when it was done, in nanoseconds.
     pub(crate) p50_ns: u64,
     /// 99th percentile of that latency.
@@ -308,6 +312,7 @@ fn summary(served: &[Request], window: Window) -> Summary {
         p50_ns: percentile(&latencies, 50),
         p99_ns: percentile(&latencies, 99),
         max_ns: percentile(&latencies, 100),
+        slept: None,
         io: None,
     }
 }

@@ -8,7 +8,7 @@ use crate::lab::service::Periods;
 use crate::lab::victim::{IoSummary, Stall, Summary};
 use deburr_core::finding::{
     Cost, Entity, EntityKind, Finding, Fix, Host, Ledger, LedgerPart, LedgerState, Observer,
-    Report, Severity, Target, Tool, Window,
+    Report, Severity, SleepPart, Target, Tool, Window,
 };
 
 const SCENARIO: &str = r#"
@@ -385,4 +385,41 @@ fn a_fault_that_did_not_come_about_excuses_what_is_about_it_and_nothing_else() {
     assert_eq!(of(&[&silent, &no_fault], &[]), Verdict::Failed);
     assert_eq!(of(&[&silent, &no_control], &[]), Verdict::Inconclusive);
     assert_eq!(of(&[&conserved, &no_fault], &[]), Verdict::Failed);
+}
+
+#[test]
+fn the_report_splits_the_victims_sleep_as_its_threads_do() {
+    let quiet = observed(1, vec![]);
+    let with = |own: Slept, told: &[(SleepKind, u64)]| {
+        let mut run = right();
+        let part = |&(kind, ns): &(SleepKind, u64)| SleepPart {
+            kind,
+            state: LedgerState::Sleep,
+            call: "read".into(),
+            on: None,
+            woken_by: None,
+            behind: vec![],
+            ns,
+        };
+        run.report.ledger[0].asleep = told.iter().map(part).collect();
+        run.victim.slept = Some(own);
+        let fails = failures(&quiet, &run);
+        fails.iter().any(|it| it.contains("agree on its sleep"))
+    };
+    let (s, zero) = (1_000_000_000, Slept::default());
+    let own = Slept { others_ns: 4 * s, timer_ns: 2 * s, ..zero };
+    let told = [(SleepKind::WaitsForOthers, 4 * s), (SleepKind::OwnTimer, 2 * s)];
+    assert!(!with(own, &told));
+    assert!(with(own, &[(SleepKind::WaitsForOthers, 4 * s), (SleepKind::WaitsForWork, 2 * s)]));
+    assert!(with(Slept { others_ns: 37 * s / 10, ..own }, &told), "3 points of 10 s");
+    // Who waits for a thread that sleeps on its timer has no work, or waits for that timer: never for others.
+    let idle = Slept { idle_ns: 6 * s, ..zero };
+    assert!(!with(idle, &[(SleepKind::WaitsForWork, 6 * s)]));
+    assert!(!with(idle, &[(SleepKind::OwnTimer, 6 * s)]));
+    assert!(with(idle, &[(SleepKind::WaitsForOthers, 6 * s)]));
+    // The disk is in a state of its own, or somebody else waits for it.
+    let disk = Slept { disk_ns: 3 * s, ..zero };
+    assert!(!with(disk, &[]) && !with(disk, &told[..0]));
+    assert!(!with(disk, &[(SleepKind::WaitsForOthers, 2 * s)]));
+    assert!(with(disk, &[(SleepKind::WaitsForOthers, 4 * s)]));
 }

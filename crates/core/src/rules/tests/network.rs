@@ -3,7 +3,7 @@
 
 use super::scenes::{healthy, no_bpf};
 use super::{codes, judged};
-use crate::finding::Severity;
+use crate::finding::{EntityKind, Severity};
 use crate::recording::{
     Coverage, DatagramTick, ListenerTick, NetnsTick, ProcId, Record, ResentTick, SendingTick,
     Source, State, UnreadTick,
@@ -350,4 +350,62 @@ fn of_many_connections_each_of_which_is_hardly_held_up_none_is_slow() {
     };
     assert_eq!(severity("NET004", many(5)), None);
     assert_eq!(severity("NET004", many(50)), Some(Severity::Low));
+}
+
+/// What holds up connections, as data.
+#[test]
+fn causes_are_those_of_the_loss_and_sum_to_no_more() {
+    let (mut scene, api, other) = service();
+    let to = |remote: &str, peer, window_ms| {
+        let Record::Sending(mut it) = sending(Some(api), Some(false), (9000, window_ms, 0)) else {
+            unreachable!()
+        };
+        (it.remote, it.peer) = (Some(remote.into()), peer);
+        Record::Sending(it)
+    };
+    scene.push(to("127.0.0.1:5432", Some(other), 6000)).push(to("10.0.0.9:9092", None, 3000));
+    scene.push(resent(Some(api), 40, 4000));
+    scene.push(requests(900, 100, 100)).push(listener(Some(api), Some(100)));
+    scene.push(datagrams(Some(api), 8067)).push(unread(api, (3000, 0, 0)));
+    let report = judged(&scene);
+    let causes = |code: &str| {
+        let found = report.findings.iter().find(|it| it.code == code).expect(code);
+        assert!(found.causes.iter().map(|it| it.share.get()).sum::<f64>() <= 1.0 + 1e-9);
+        found.causes.clone()
+    };
+    let [local, remote] = &causes("NET004")[..] else { panic!() };
+    assert_eq!(
+        (local.entity.kind, local.entity.comm.as_deref(), local.entity.address.as_deref()),
+        (EntityKind::Process, Some("backup"), Some("127.0.0.1:5432"))
+    );
+    assert!((local.share.get() - 2.0 / 3.0).abs() < 0.01, "{local:?}");
+    assert_eq!(remote.entity.kind, EntityKind::Socket);
+    let address = |code| causes(code)[0].entity.address.clone();
+    assert_eq!(address("NET001").as_deref(), Some("10.0.0.2:5432"));
+    assert_eq!(address("NET002").as_deref(), Some("0.0.0.0:443"));
+    assert_eq!(address("NET003").as_deref(), Some("0.0.0.0:8125"));
+    let reader = &causes("NET005")[0].entity;
+    assert_eq!((reader.kind, reader.tid), (EntityKind::Thread, Some(42)));
+    let net004 = report.findings.iter().find(|it| it.code == "NET004").unwrap();
+    assert!(net004.title.contains("because `backup` (pid "), "{}", net004.title);
+    assert!(net004.fix[0].command.as_deref().unwrap().starts_with("sudo deburr -p "));
+}
+
+/// What another process's connection to the same address is to is nothing to this one: it may be in another network namespace.
+#[test]
+fn who_has_the_other_end_is_known_for_each_process() {
+    let (mut scene, api, other) = service();
+    let of = |proc, peer| {
+        let Record::Sending(mut it) = sending(Some(proc), Some(false), (9000, 6000, 0)) else {
+            unreachable!()
+        };
+        it.peer = peer;
+        Record::Sending(it)
+    };
+    scene.push(of(api, None)).push(of(other, Some(api)));
+    let view = scene.view();
+    let net = view.net();
+    assert_eq!(net.at_other_end(api, "10.0.0.3:9092"), None);
+    assert_eq!(net.at_other_end(other, "10.0.0.3:9092"), Some(api));
+    assert_eq!(net.at_other_end(other, "10.0.0.4:9092"), None);
 }
