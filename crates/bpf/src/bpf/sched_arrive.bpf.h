@@ -81,19 +81,6 @@ static __noinline int note_moved(struct sched_area *area, struct sched_thread *t
 	return 0;
 }
 
-/* The wait that ended, packed (WAIT_THROTTLED). */
-static __always_inline __u64 with_throttled(__u64 queued_ns, __u64 throttled_ns)
-{
-	__u64 most = (1ULL << (63 - WAIT_QUEUED_BITS)) - 1;
-	__u64 units = throttled_ns >> WAIT_THROTTLED_SHIFT;
-
-	if (units > most)
-		units = most;
-	if (queued_ns >> WAIT_QUEUED_BITS)
-		queued_ns = (1ULL << WAIT_QUEUED_BITS) - 1;
-	return WAIT_THROTTLED | units << WAIT_QUEUED_BITS | queued_ns;
-}
-
 /*
  * Returns the length of the wait that ended, as far as it is known to be one; `*local` of it was on
  * this CPU. `clock` = the run queue's own clock, which may lag behind `now`.

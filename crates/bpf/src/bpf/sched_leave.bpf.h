@@ -4,6 +4,19 @@
  * the common path is short and keeps its values in registers. Included by sched.bpf.c only.
  */
 
+/* The wait that ended, packed (WAIT_THROTTLED). */
+static __always_inline __u64 with_throttled(__u64 queued_ns, __u64 throttled_ns)
+{
+	__u64 most = (1ULL << (63 - WAIT_QUEUED_BITS)) - 1;
+	__u64 units = throttled_ns >> WAIT_THROTTLED_SHIFT;
+
+	if (units > most)
+		units = most;
+	if (queued_ns >> WAIT_QUEUED_BITS)
+		queued_ns = (1ULL << WAIT_QUEUED_BITS) - 1;
+	return WAIT_THROTTLED | units << WAIT_QUEUED_BITS | queued_ns;
+}
+
 static __noinline int moved(struct sched_thread *t, struct task_struct *task, __u64 cgroup_set)
 {
 	t->cgroup_set = cgroup_set;
@@ -69,6 +82,9 @@ static __noinline __u64 arrived_unseen(struct sched_area *area, struct sched_thr
 	runnable = unseen_runnable(t, prev, since, arrival);
 	throttled = unseen_throttled(t, runnable);
 	wait = runnable - throttled;
+	/* The run that has just ended is in the log by now, without the wait before it. */
+	area->run[(area->cpu.head - 1) & (RUNS - 1)].waited =
+		throttled ? with_throttled(wait, throttled) : wait;
 	t->moved = 0;
 	t->in_state_ns[t->state & (ST_MAX - 1)] += arrival - since - runnable;
 	t->in_state_ns[ST_THROTTLED] += throttled;
