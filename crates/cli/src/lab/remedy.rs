@@ -25,7 +25,7 @@ use std::time::Duration;
 /// Part of the loss that a remedy without a promise may leave. If more is left, the remedy does not help.
 const HELPS: f64 = 0.8;
 /// Directories with the settings that the janitor restores.
-const SETTINGS: [&str; 3] = ["/proc/sys", "/sys/block", "/sys/devices/virtual"];
+const SETTINGS: [&str; 4] = ["/proc/sys", "/sys/block", "/sys/devices/virtual", "/sys/kernel/mm"];
 /// Time between the command and the second observation.
 const SETTLE: Duration = Duration::from_millis(500);
 /// Tolerance of the loss in the second observation, per thread: residual noise of the host, in nanoseconds per
@@ -234,20 +234,50 @@ fn transfers_per_s(report: &Report, pid: u32) -> Option<f64> {
 /// The victim's time that such a finding is about, in nanoseconds per second.
 fn loss_ns_per_s(report: &Report, finding: &Finding, pid: u32) -> Option<f64> {
     let ledger = report.ledger.iter().find(|ledger| ledger.victim.pid == Some(pid))?;
-    let is_lost = |state: LedgerState| match (finding.area, finding.code.as_str()) {
-        (Area::Sched, "SCH002" | "SCH004") => state == LedgerState::Throttled,
-        (Area::Block, _) => matches!(state, LedgerState::BlockIo | LedgerState::Uninterruptible),
-        _ => matches!(state, LedgerState::Queued | LedgerState::QueuedOrThrottled),
+    let sum = |is_lost: &dyn Fn(LedgerState) -> bool| -> f64 {
+        let lost = ledger.parts.iter().filter(|part| is_lost(part.state));
+        lost.map(|part| part.ns).sum::<u64>() as f64 / report.window.seconds
     };
-    let ns: u64 = ledger.parts.iter().filter(|it| is_lost(it.state)).map(|part| part.ns).sum();
-    Some(ns as f64 / report.window.seconds)
+    match (finding.area, finding.code.as_str()) {
+        (Area::Sched, "SCH002" | "SCH004") => Some(sum(&|state| state == LedgerState::Throttled)),
+        (Area::Block, _) => Some(sum(&|state| {
+            matches!(state, LedgerState::BlockIo | LedgerState::Uninterruptible)
+        })),
+        // All waiting for memory, with that of a thread that frees some itself: which finding is about which part of it is a
+        // matter of rules. A remedy that only moves the waiting from one finding to another does not help.
+        (Area::Memory, "MEM003") => Some(sum(&|state| state == LedgerState::MemStall)),
+        // A thread that frees or moves memory may be on a CPU meanwhile, or asleep: the ledger has no part for it.
+        (Area::Memory, code) => freed_ns_per_s(report, code, pid),
+        // It is in the ledger's time on CPUs, of which the ledger has that share. Whether it was observed is known: without
+        // that, there is no share, and not 0.
+        (Area::Interrupts, _) => {
+            let on_cpu_ns = sum(&|state| state == LedgerState::OnCpu);
+            ledger.interrupted.map(|share| share.get() * on_cpu_ns)
+        }
+        _ => Some(sum(&|state| {
+            matches!(state, LedgerState::Queued | LedgerState::QueuedOrThrottled)
+        })),
+    }
+}
+
+/// The time in which a process freed or moved memory, by what the finding of that code says. If the rule was judged and found
+/// nothing, that time is below its limits, but not known: the limits are then what it may be at most, if the process
+/// wants to run all the time, and the time for which it waits for memory is what it is at least. `None` if the rule
+/// could not be judged.
+fn freed_ns_per_s(report: &Report, code: &str, pid: u32) -> Option<f64> {
+    let own = |it: &&Finding| it.code == code && it.victim.pid == Some(pid);
+    if let Some(found) = report.findings.iter().find(own) {
+        return Some(found.cost.lost_ns_per_s as f64);
+    }
+    report.ruled_out.iter().find(|it| it.code == code).map(|_| 0.0)
 }
 
 /// The loss by the victim's own clock, in nanoseconds per second, without stolen time. The clock cannot tell
-/// throttling from waiting, and knows nothing about disks.
+/// throttling from waiting, and knows nothing about disks and memory. A victim that notices interrupts measures all time
+/// in which it stood still, with the way into each interrupt and out of it, which no report has.
 fn own_loss(after: &Observed, finding: &Finding) -> Option<f64> {
     let own_ns = after.victim.waited_ns_per_s()? - after.stolen_ns_per_s();
-    if finding.area == Area::Block {
+    if matches!(finding.area, Area::Block | Area::Memory | Area::Interrupts) {
         return None;
     }
     // Waiting in the ledger that is not part of this finding.
