@@ -15,8 +15,9 @@ use super::victims::WhichRun;
 use crate::host::undo::{Undo, write_setting};
 use anyhow::{Context as _, Result, bail, ensure};
 use deburr_core::finding::{
-    Area, EntityKind, Finding, Fix, IoRowsBy, LedgerState, LossBasis, Report,
+    Area, EntityKind, Finding, Fix, IoRowsBy, Ledger, LedgerState, LossBasis, Report,
 };
+use deburr_core::rules::RULES;
 use serde::Serialize;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -234,42 +235,51 @@ fn transfers_per_s(report: &Report, pid: u32) -> Option<f64> {
 /// The victim's time that such a finding is about, in nanoseconds per second.
 fn loss_ns_per_s(report: &Report, finding: &Finding, pid: u32) -> Option<f64> {
     let ledger = report.ledger.iter().find(|ledger| ledger.victim.pid == Some(pid))?;
-    let sum = |is_lost: &dyn Fn(LedgerState) -> bool| -> f64 {
-        let lost = ledger.parts.iter().filter(|part| is_lost(part.state));
-        lost.map(|part| part.ns).sum::<u64>() as f64 / report.window.seconds
-    };
+    let sum =
+        |is_lost: fn(LedgerState) -> bool| sum_ns(ledger, is_lost) as f64 / report.window.seconds;
     match (finding.area, finding.code.as_str()) {
-        (Area::Sched, "SCH002" | "SCH004") => Some(sum(&|state| state == LedgerState::Throttled)),
-        (Area::Block, _) => Some(sum(&|state| {
-            matches!(state, LedgerState::BlockIo | LedgerState::Uninterruptible)
-        })),
-        // All waiting for memory, with that of a thread that frees some itself: which finding is about which part of it is a
-        // matter of rules. A remedy that only moves the waiting from one finding to another does not help.
-        (Area::Memory, "MEM003") => Some(sum(&|state| state == LedgerState::MemStall)),
-        // A thread that frees or moves memory may be on a CPU meanwhile, or asleep: the ledger has no part for it.
-        (Area::Memory, code) => freed_ns_per_s(report, code, pid),
-        // It is in the ledger's time on CPUs, of which the ledger has that share. Whether it was observed is known: without
-        // that, there is no share, and not 0.
-        (Area::Interrupts, _) => {
-            let on_cpu_ns = sum(&|state| state == LedgerState::OnCpu);
-            ledger.interrupted.map(|share| share.get() * on_cpu_ns)
+        (Area::Sched, "SCH002" | "SCH004") => Some(sum(|it| it == LedgerState::Throttled)),
+        (Area::Block, _) => {
+            Some(sum(|it| matches!(it, LedgerState::BlockIo | LedgerState::Uninterruptible)))
         }
-        _ => Some(sum(&|state| {
-            matches!(state, LedgerState::Queued | LedgerState::QueuedOrThrottled)
-        })),
+        // All waiting for memory, with that of a thread that frees some itself: a remedy that only moves it from one finding
+        // to another does not help.
+        (Area::Memory, "MEM003") => Some(sum(|it| it == LedgerState::MemStall)),
+        // A thread that frees or moves memory may be on a CPU meanwhile, or asleep: the ledger has no part for it.
+        (Area::Memory, code) => freed_ns_per_s(report, ledger, code),
+        // A share of the time on CPUs. If it was not observed, there is none, and not 0.
+        (Area::Interrupts, _) => {
+            ledger.interrupted.map(|share| share.get() * sum(|it| it == LedgerState::OnCpu))
+        }
+        _ => Some(sum(|it| matches!(it, LedgerState::Queued | LedgerState::QueuedOrThrottled))),
     }
 }
 
-/// The time in which a process freed or moved memory, by what the finding of that code says. If the rule was judged and found
-/// nothing, that time is below its limits, but not known: the limits are then what it may be at most, if the process
-/// wants to run all the time, and the time for which it waits for memory is what it is at least. `None` if the rule
-/// could not be judged.
-fn freed_ns_per_s(report: &Report, code: &str, pid: u32) -> Option<f64> {
-    let own = |it: &&Finding| it.code == code && it.victim.pid == Some(pid);
+/// The time in which a process freed or moved memory, in nanoseconds per second, by the finding of that code. A rule that was
+/// judged and found nothing says that this time is below its limits, but not what it is. 0 would be too good: it is taken for
+/// the most that it can be. `None` if the rule could not be judged.
+fn freed_ns_per_s(report: &Report, ledger: &Ledger, code: &str) -> Option<f64> {
+    let own = |it: &&Finding| it.code == code && it.victim.pid == ledger.victim.pid;
     if let Some(found) = report.findings.iter().find(own) {
         return Some(found.cost.lost_ns_per_s as f64);
     }
-    report.ruled_out.iter().find(|it| it.code == code).map(|_| 0.0)
+    report.ruled_out.iter().find(|it| it.code == code)?;
+    let rule = RULES.iter().find(|rule| rule.code == code)?;
+    let limit =
+        |name| Some(rule.limits.iter().copied().flatten().find(|it| it.name == name)?.value);
+    // It is below one of both limits: a time, and a share of the time in which the threads wanted to run or waited for
+    // memory.
+    let is_wanted = |state| {
+        use LedgerState::{MemStall, OnCpu, Queued, QueuedOrThrottled, Throttled};
+        matches!(state, OnCpu | Queued | Throttled | QueuedOrThrottled | MemStall)
+    };
+    let wanted_ns_per_s = sum_ns(ledger, is_wanted) as f64 / report.window.seconds;
+    Some((limit("low_lost")? * 1e6).max(limit("low_share")? * wanted_ns_per_s))
+}
+
+/// The time of a ledger in these states.
+fn sum_ns(ledger: &Ledger, is_wanted: impl Fn(LedgerState) -> bool) -> u64 {
+    ledger.parts.iter().filter(|part| is_wanted(part.state)).map(|part| part.ns).sum()
 }
 
 /// The loss by the victim's own clock, in nanoseconds per second, without stolen time. The clock cannot tell

@@ -7,10 +7,17 @@ use crate::finding::{Area, Cause, Evidence, Finding, Fix, Question, Share, Unit}
 use crate::recording::{CgroupId, ProcId, PsiResource, Source};
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name};
-use crate::rules::{Check, Rule, Status, Verdict, severity};
+use crate::rules::{Check, Limit, Rule, Status, Verdict, remedy, severity};
 use crate::text::units;
-use crate::view::{Group, Groups, PsiView, View};
+use crate::view::{Group, Groups, PsiView, Reclaimed, View};
 use std::collections::BTreeMap;
+
+const COMES_BACK: Limit = Limit {
+    name: "comes_back",
+    value: 0.1,
+    unit: "of the pages that were freed at the limit are needed again",
+    why: "if fewer are, more memory is filled with what nobody needs again: nine tenths of the pages are freed all the same",
+};
 
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "MEM001",
@@ -19,8 +26,8 @@ pub(in crate::rules) static RULE: Rule = Rule {
     name: "cgroup-limit-reclaim",
     summary: "threads free memory at the limit of a cgroup before they get some",
     any_of: &[Source::Reclaim],
-    helps: &[Source::Sched, Source::Psi],
-    limits: &[&severity::LOSS_LIMITS],
+    helps: &[Source::Sched, Source::Psi, Source::Settings],
+    limits: &[&[COMES_BACK], &severity::LOSS_LIMITS],
     status: Status::Preview("0.1"),
     doc: include_str!("cgroup_limit_reclaim.md"),
     file: file!(),
@@ -90,7 +97,7 @@ fn finding(view: &View, groups: &Groups<'_>, victim: &Victim<'_, '_>) -> Finding
             })
             .collect(),
         evidence: lines,
-        fix: fixes(view, levels.first()),
+        fix: fixes(view, levels.first(), &reclaimed(view, group, at_limit)),
         confirm: Some(words::look_again(
             group,
             "with a higher limit, or less allocated below it, the time at the limit falls".into(),
@@ -134,6 +141,13 @@ fn lines(view: &View, group: &Group<'_>, loss: &MemoryLoss, levels: &[Level]) ->
     let mut lines =
         vec![evidence(view, "reclaim at the limit", loss.ns as f64, Unit::Ns, label, note)];
     lines.extend(levels.iter().take(3).map(|it| limits::line(view, it, loss.ns, "of the time")));
+    let came_back = levels.first().and_then(|level| limits::came_back(view, level));
+    if let Some(part) = came_back {
+        let note = "of the pages that anybody freed at the first of these limits (`workingset_refault_*`): more memory \
+                    would have kept them, or a part of them"
+            .to_owned();
+        lines.push(evidence(view, "needed again", part, Unit::Ratio, "memory.stat", note));
+    }
     let note = "that its threads freed, and used for what they wanted to allocate".to_owned();
     lines.push(evidence(view, "pages freed", of.pages as f64, Unit::Count, label, note));
     if let Some(some) = view.psi(None, PsiResource::Memory).and_then(PsiView::some_share) {
@@ -145,15 +159,16 @@ fn lines(view: &View, group: &Group<'_>, loss: &MemoryLoss, levels: &[Level]) ->
     lines
 }
 
-fn fixes(view: &View, level: Option<&Level>) -> Vec<Fix> {
+/// The remedies. A higher limit comes first unless what is freed is hardly ever needed again; what comes first then is what
+/// makes it less, or sooner done.
+fn fixes(view: &View, level: Option<&Level>, of: &Reclaimed) -> Vec<Fix> {
     let fix = |action: &str, risk: &str| Fix {
         action: action.into(),
         command: None,
         risk: Some(risk.into()),
         expect: None,
     };
-    vec![
-        limits::raise(view, level),
+    let others = [
         fix(
             "have what allocates below that limit keep less: smaller caches, or files read and written past the page \
              cache (`O_DIRECT`) where they are used once",
@@ -163,5 +178,19 @@ fn fixes(view: &View, level: Option<&Level>) -> Vec<Fix> {
             "move what allocates most into a cgroup with a limit of its own",
             "there it frees its own memory, and may need more of the host's",
         ),
-    ]
+    ];
+    let mut raise = limits::raise(view, level);
+    let came_back = level.and_then(|level| limits::came_back(view, level));
+    let Some(part) = came_back.filter(|part| *part < COMES_BACK.value) else {
+        return std::iter::once(raise).chain(others).collect();
+    };
+    raise.action.push_str(&format!(
+        "; that may help little, for {} of the pages that were freed there were needed again",
+        units::share(part)
+    ));
+    // On a CPU, threads look for pages; asleep, they wait until some can be freed.
+    let asleep = 2 * of.memory_ns >= of.known_ns;
+    let earlier =
+        level.filter(|_| asleep).and_then(|it| remedy::write_earlier(view, it.cgroup?, it.bound?));
+    earlier.into_iter().chain(others).chain([raise]).collect()
 }

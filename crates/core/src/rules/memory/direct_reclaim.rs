@@ -139,7 +139,8 @@ fn cause(now: &str, share: Share) -> Cause {
     entity.key = Some(DEFRAG.into());
     entity.value = Some(now.into());
     entity.note = Some(
-        "with it, a thread that wants a transparent huge page moves memory first; that it was not for others is not known"
+        "with it, a thread that wants a transparent huge page moves memory first; whether all was moved for such pages is not \
+         recorded"
             .into(),
     );
     Cause { entity, share }

@@ -57,6 +57,15 @@ pub(super) fn in_words(view: &View, cgroup: Option<CgroupId>) -> String {
     }
 }
 
+/// Of the pages that anybody freed at a limit, the part that was needed again a short while later, 0..1. `None` if that is not
+/// known, or none were freed.
+pub(super) fn came_back(view: &View, level: &Level) -> Option<f64> {
+    let id = level.cgroup?;
+    let pages = view.reclaim().counters(Some(id))?.refaults()?;
+    let freed = view.reclaim().freed_at(id);
+    (freed > 0).then(|| (pages as f64 / freed as f64).min(1.0))
+}
+
 /// What is known of a limit, and which part it has of `all_ns`; `of` says in words of what.
 pub(super) fn line(view: &View, level: &Level, all_ns: u64, of: &str) -> Evidence {
     let label = Source::Reclaim.label();

@@ -18,7 +18,6 @@ const MOST_BYTES: u64 = 1 << 50;
 /// nearly fits is then at rest, and a file that is only streamed fills any limit.
 pub(in crate::rules) fn raise_limit(view: &View, id: CgroupId, bound: MemoryBound) -> Option<Fix> {
     let cgroup = view.cgroups().get(&id)?.facts.as_ref()?;
-    let is_limit = |bytes: &u64| (1..=MOST_BYTES).contains(bytes);
     let now = view.reclaim().level(id).limit_bytes.filter(is_limit)?;
     let bytes = now + now / 2;
     let setting = match bound {
@@ -43,6 +42,61 @@ pub(in crate::rules) fn raise_limit(view: &View, id: CgroupId, bound: MemoryBoun
         )),
         expect: None,
     })
+}
+
+/// Has the kernel begin to write back dirty pages before they fill the limit of a cgroup of version 1. Without that, whoever
+/// needs a page there waits for the disk: dirty pages are counted for the whole host, which may have gigabytes of them before
+/// anybody writes. `None` for version 2, where they are counted for each cgroup; if the limit or the setting is not known, or
+/// if it is low enough already.
+///
+/// Nothing is promised: that the threads waited for the disk, and not for each other, is not recorded.
+pub(in crate::rules) fn write_earlier(
+    view: &View,
+    id: CgroupId,
+    bound: MemoryBound,
+) -> Option<Fix> {
+    let cgroup = view.cgroups().get(&id)?.facts.as_ref()?;
+    if cgroup.version == CgroupVersion::V2 || bound == MemoryBound::High {
+        return None;
+    }
+    let limit = view.reclaim().level(id).limit_bytes.filter(is_limit)?;
+    let bytes = limit / 4;
+    let vm = |name: &str| -> Option<u64> {
+        let path = format!("/proc/sys/vm/dirty_background_{name}");
+        view.block().setting(&path)?.trim().parse().ok()
+    };
+    let (now, begins) = match (vm("bytes")?, vm("ratio")?) {
+        (0, ratio) => {
+            let free = view.reclaim().counters(None)?.least_free_bytes?;
+            // At least: pages of files that can be dropped count, too.
+            let begins = free / 100 * ratio.min(100);
+            (
+                format!(
+                    "`vm.dirty_background_ratio` is {ratio}, and setting the one clears the other"
+                ),
+                begins,
+            )
+        }
+        (bytes, _) => (format!("`vm.dirty_background_bytes` is {bytes}"), bytes),
+    };
+    (bytes > 0 && begins > bytes).then(|| Fix {
+        action: format!(
+            "have the kernel begin to write back when {} of the host are dirty, a quarter of that limit (now {} or more): \
+             cgroup v1 does not count what is dirty in {}, and whoever needs a page there waits until some are written",
+            units::bytes(bytes as f64),
+            units::bytes(begins as f64),
+            ticked(&cgroup.path)
+        ),
+        command: Some(format!("sysctl -w vm.dirty_background_bytes={bytes}")),
+        risk: Some(format!(
+            "for the whole host: what is written again and again goes to the disk more often; now {now}"
+        )),
+        expect: None,
+    })
+}
+
+fn is_limit(bytes: &u64) -> bool {
+    (1..=MOST_BYTES).contains(bytes)
 }
 
 fn file(cgroup: &Cgroup, bound: MemoryBound) -> &'static str {

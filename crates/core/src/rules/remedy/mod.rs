@@ -10,7 +10,7 @@ mod quota;
 mod setting;
 mod weight;
 
-pub(super) use memory::raise_limit;
+pub(super) use memory::{raise_limit, write_earlier};
 pub(super) use place::{away, cpu_list, cpus, elsewhere, named, widen, widen_cpuset};
 pub(super) use precedence::real_time;
 pub(super) use quota::{burst, raise_quota};
