@@ -89,7 +89,8 @@ pub(in crate::rules) fn write_earlier(
         ),
         command: Some(format!("sysctl -w vm.dirty_background_bytes={bytes}")),
         risk: Some(format!(
-            "for the whole host: what is written again and again goes to the disk more often; now {now}"
+            "for the whole host: what is written again and again goes to the disk more often (cgroup v2 counts it for each \
+             cgroup, and needs no such setting); now {now}"
         )),
         expect: None,
     })
