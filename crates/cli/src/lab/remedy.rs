@@ -351,3 +351,68 @@ fn execute(stage: &Stage, words: &[String]) -> Result<()> {
     );
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use deburr_core::rules::report;
+    use deburr_core::testkit::{MS, ProcessActivity, S, Scene, interrupts, reclaim};
+
+    const PID: u32 = 1001;
+
+    /// The report on a service that frees memory at a limit for so long in each of ten seconds; `None` = not observed.
+    fn freed(ns: Option<u64>, on_cpu_ns: u64) -> Report {
+        let mut scene = Scene::new(4, 10 * S);
+        scene.cgroup("/", None, None);
+        let shop = scene.cgroup("/shop", None, None);
+        let api = scene.process("api", Some(shop));
+        scene.target(api).did(api, &ProcessActivity { on_cpu_ns, ..ProcessActivity::default() });
+        if let Some(ns) = ns {
+            scene.sees_reclaim();
+            for second in 0..10 {
+                scene.reclaims(reclaim(second, api, Some(shop), ns, 100));
+            }
+        }
+        report(&scene.view(), "0.1.0", true)
+    }
+
+    #[test]
+    fn what_a_rule_does_not_find_is_taken_for_the_most_that_it_can_be() {
+        let before = freed(Some(200 * MS), 4 * S);
+        let finding = before.findings.iter().find(|it| it.code == "MEM001").unwrap();
+        let lost = |report: &Report| loss_ns_per_s(report, finding, PID).map(|ns| ns / 1e6);
+        assert_eq!(lost(&before), Some(200.0));
+        // A tenth of 0.1 s is less than 20 ms, a tenth of 0.4 s is more.
+        assert_eq!(lost(&freed(Some(5 * MS), S)), Some(20.0));
+        assert_eq!(lost(&freed(Some(5 * MS), 4 * S)), Some(40.0));
+        assert_eq!(lost(&freed(None, S)), None, "it could not be judged");
+    }
+
+    #[test]
+    fn what_interrupts_take_is_known_below_all_limits_and_only_if_it_was_observed() {
+        let took = |ns: Option<u64>| {
+            let mut scene = Scene::new(4, 10 * S);
+            let api = scene.process("api", None);
+            scene
+                .target(api)
+                .did(api, &ProcessActivity { on_cpu_ns: 5 * S, ..ProcessActivity::default() });
+            if let Some(ns) = ns {
+                scene.sees_interrupts().interrupts(interrupts(api, ns, 10_000));
+            }
+            report(&scene.view(), "0.1.0", true)
+        };
+        let before = took(Some(S));
+        let finding = before.findings.iter().find(|it| it.code == "IRQ001").unwrap();
+        let lost = |report: &Report| loss_ns_per_s(report, finding, PID).map(|ns| ns.round());
+        assert_eq!(lost(&before), Some(1e8));
+        assert_eq!(lost(&took(Some(10 * MS))), Some(1e6));
+        assert_eq!(lost(&took(None)), None);
+    }
+
+    #[test]
+    fn the_interrupts_of_devices_are_not_the_labs_to_move() {
+        let is_setting = |file: &str| SETTINGS.iter().any(|of| Path::new(file).starts_with(of));
+        assert!(is_setting("/sys/kernel/mm/transparent_hugepage/defrag"));
+        assert!(!is_setting("/proc/irq/36/smp_affinity_list"));
+    }
+}

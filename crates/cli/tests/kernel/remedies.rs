@@ -129,7 +129,7 @@ fn dirty_pages_are_written_before_they_fill_a_limit() {
 
 #[test]
 fn a_higher_limit_for_who_reads_its_files_again() {
-    promise_is_kept_in(6, "refault", "memory.");
+    promise_is_kept_in(6, "refault", "memory.limit_in_bytes");
 }
 
 #[test]
