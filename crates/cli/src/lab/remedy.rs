@@ -403,7 +403,7 @@ mod tests {
         };
         let before = took(Some(S));
         let finding = before.findings.iter().find(|it| it.code == "IRQ001").unwrap();
-        let lost = |report: &Report| loss_ns_per_s(report, finding, PID).map(|ns| ns.round());
+        let lost = |report: &Report| loss_ns_per_s(report, finding, PID).map(f64::round);
         assert_eq!(lost(&before), Some(1e8));
         assert_eq!(lost(&took(Some(10 * MS))), Some(1e6));
         assert_eq!(lost(&took(None)), None);

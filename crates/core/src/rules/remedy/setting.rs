@@ -268,36 +268,6 @@ mod tests {
                 "echo '200000 100000' > '/sys/fs/cgroup/a; reboot/cpu.max'",
             ),
             (
-                command("/a", CgroupVersion::V2, None, Setting::MemoryHigh(96 << 20)),
-                "echo 100663296 > /sys/fs/cgroup/a/memory.high",
-            ),
-            (
-                command("/a", CgroupVersion::V1, None, Setting::MemoryMax(96 << 20)),
-                "echo 100663296 > /sys/fs/cgroup/memory/a/memory.limit_in_bytes",
-            ),
-            (
-                command("/system.slice", CgroupVersion::V2, None, Setting::MemoryMax(96 << 20)),
-                "systemctl set-property --runtime system.slice MemoryMax=100663296",
-            ),
-            (
-                command(
-                    "/docker/0a",
-                    CgroupVersion::V1,
-                    runtime("docker", "0a"),
-                    Setting::MemoryMax(96 << 20),
-                ),
-                "docker update --memory 100663296 0a",
-            ),
-            (
-                command(
-                    "/system.slice/docker-0a.scope",
-                    CgroupVersion::V2,
-                    runtime("docker", "0a"),
-                    Setting::MemoryHigh(96 << 20),
-                ),
-                "echo 100663296 > /sys/fs/cgroup/system.slice/docker-0a.scope/memory.high",
-            ),
-            (
                 command("/a", CgroupVersion::V1, None, Setting::WeightPercent(1000)),
                 "echo 10240 > /sys/fs/cgroup/cpu/a/cpu.shares",
             ),
@@ -306,6 +276,42 @@ mod tests {
             assert_eq!(is.as_deref(), Some(should));
         }
         assert_eq!(command("/", CgroupVersion::V2, None, Setting::Cpus(2.0)), None);
+    }
+
+    #[test]
+    fn limits_of_memory_are_set_by_whoever_has_a_way_to() {
+        let docker =
+            Some(Container { runtime: "docker".into(), id: "0a".into(), ..Container::default() });
+        let (max, high) = (Setting::MemoryMax(96 << 20), Setting::MemoryHigh(96 << 20));
+        let scope = "/system.slice/docker-0a.scope";
+        for (path, version, container, setting, should) in [
+            ("/a", CgroupVersion::V2, None, max, "echo 100663296 > /sys/fs/cgroup/a/memory.max"),
+            ("/a", CgroupVersion::V2, None, high, "echo 100663296 > /sys/fs/cgroup/a/memory.high"),
+            (
+                "/a",
+                CgroupVersion::V1,
+                None,
+                max,
+                "echo 100663296 > /sys/fs/cgroup/memory/a/memory.limit_in_bytes",
+            ),
+            (
+                "/system.slice",
+                CgroupVersion::V2,
+                None,
+                high,
+                "systemctl set-property --runtime system.slice MemoryHigh=100663296",
+            ),
+            (scope, CgroupVersion::V2, docker.clone(), max, "docker update --memory 100663296 0a"),
+            (
+                scope,
+                CgroupVersion::V2,
+                docker,
+                high,
+                "echo 100663296 > /sys/fs/cgroup/system.slice/docker-0a.scope/memory.high",
+            ),
+        ] {
+            assert_eq!(set(&cgroup(path, version, container), setting).as_deref(), Some(should));
+        }
     }
 
     #[test]
