@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Kernel settings for block IO and writeback, autogrouping, and the mounts: at the start, and again when they change.
+//! Kernel settings for block IO and writeback, autogrouping, large pages, and the mounts: at the start, and again when they
+//! change.
 //!
 //! Files of devices are read for the devices that were seen. Each second some of all files are read again, few
 //! enough to cost next to nothing.
@@ -32,6 +33,8 @@ const VM: [&str; 7] = [
 ];
 /// Whether sessions are scheduled as groups: nice values then count only within a session.
 const AUTOGROUP: &str = "sys/kernel/sched_autogroup_enabled";
+/// Whether threads that want a large page move memory to get one.
+const LARGE_PAGES: &str = "kernel/mm/transparent_hugepage/defrag";
 const QUEUE: [&str; 10] = [
     "iostats",
     "max_sectors_kb",
@@ -109,7 +112,7 @@ impl SettingsCollector {
     /// Reads the files of devices, mounts and cgroups that were not read yet.
     fn find(&mut self, cx: &Context, t_ns: u64, emit: Emit<'_>) {
         let sys = &cx.roots.sys;
-        let mut files = vec![cx.roots.proc.join(AUTOGROUP)];
+        let mut files = vec![cx.roots.proc.join(AUTOGROUP), sys.join(LARGE_PAGES)];
         let mut infos = BTreeSet::new();
         for disk in cx.devices.disks() {
             infos.insert(disk.dev);

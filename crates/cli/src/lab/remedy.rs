@@ -15,8 +15,9 @@ use super::victims::WhichRun;
 use crate::host::undo::{Undo, write_setting};
 use anyhow::{Context as _, Result, bail, ensure};
 use deburr_core::finding::{
-    Area, EntityKind, Finding, Fix, IoRowsBy, LedgerState, LossBasis, Report,
+    Area, EntityKind, Finding, Fix, IoRowsBy, Ledger, LedgerState, LossBasis, Report,
 };
+use deburr_core::rules::RULES;
 use serde::Serialize;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -25,7 +26,7 @@ use std::time::Duration;
 /// Part of the loss that a remedy without a promise may leave. If more is left, the remedy does not help.
 const HELPS: f64 = 0.8;
 /// Directories with the settings that the janitor restores.
-const SETTINGS: [&str; 3] = ["/proc/sys", "/sys/block", "/sys/devices/virtual"];
+const SETTINGS: [&str; 4] = ["/proc/sys", "/sys/block", "/sys/devices/virtual", "/sys/kernel/mm"];
 /// Time between the command and the second observation.
 const SETTLE: Duration = Duration::from_millis(500);
 /// Tolerance of the loss in the second observation, per thread: residual noise of the host, in nanoseconds per
@@ -234,20 +235,59 @@ fn transfers_per_s(report: &Report, pid: u32) -> Option<f64> {
 /// The victim's time that such a finding is about, in nanoseconds per second.
 fn loss_ns_per_s(report: &Report, finding: &Finding, pid: u32) -> Option<f64> {
     let ledger = report.ledger.iter().find(|ledger| ledger.victim.pid == Some(pid))?;
-    let is_lost = |state: LedgerState| match (finding.area, finding.code.as_str()) {
-        (Area::Sched, "SCH002" | "SCH004") => state == LedgerState::Throttled,
-        (Area::Block, _) => matches!(state, LedgerState::BlockIo | LedgerState::Uninterruptible),
-        _ => matches!(state, LedgerState::Queued | LedgerState::QueuedOrThrottled),
+    let sum =
+        |is_lost: fn(LedgerState) -> bool| sum_ns(ledger, is_lost) as f64 / report.window.seconds;
+    match (finding.area, finding.code.as_str()) {
+        (Area::Sched, "SCH002" | "SCH004") => Some(sum(|it| it == LedgerState::Throttled)),
+        (Area::Block, _) => {
+            Some(sum(|it| matches!(it, LedgerState::BlockIo | LedgerState::Uninterruptible)))
+        }
+        // All waiting for memory, with that of a thread that frees some itself: a remedy that only moves it from one finding
+        // to another does not help.
+        (Area::Memory, "MEM003") => Some(sum(|it| it == LedgerState::MemStall)),
+        // A thread that frees or moves memory may be on a CPU meanwhile, or asleep: the ledger has no part for it.
+        (Area::Memory, code) => freed_ns_per_s(report, ledger, code),
+        // A share of the time on CPUs. If it was not observed, there is none, and not 0.
+        (Area::Interrupts, _) => {
+            ledger.interrupted.map(|share| share.get() * sum(|it| it == LedgerState::OnCpu))
+        }
+        _ => Some(sum(|it| matches!(it, LedgerState::Queued | LedgerState::QueuedOrThrottled))),
+    }
+}
+
+/// The time in which a process freed or moved memory, in nanoseconds per second, by the finding of that code. A rule that was
+/// judged and found nothing says that this time is below its limits, but not what it is. 0 would be too good: it is taken for
+/// the most that it can be. `None` if the rule could not be judged.
+fn freed_ns_per_s(report: &Report, ledger: &Ledger, code: &str) -> Option<f64> {
+    let own = |it: &&Finding| it.code == code && it.victim.pid == ledger.victim.pid;
+    if let Some(found) = report.findings.iter().find(own) {
+        return Some(found.cost.lost_ns_per_s as f64);
+    }
+    report.ruled_out.iter().find(|it| it.code == code)?;
+    let rule = RULES.iter().find(|rule| rule.code == code)?;
+    let limit =
+        |name| Some(rule.limits.iter().copied().flatten().find(|it| it.name == name)?.value);
+    // It is below one of both limits: a time, and a share of the time in which the threads wanted to run or waited for
+    // memory.
+    let is_wanted = |state| {
+        use LedgerState::{MemStall, OnCpu, Queued, QueuedOrThrottled, Throttled};
+        matches!(state, OnCpu | Queued | Throttled | QueuedOrThrottled | MemStall)
     };
-    let ns: u64 = ledger.parts.iter().filter(|it| is_lost(it.state)).map(|part| part.ns).sum();
-    Some(ns as f64 / report.window.seconds)
+    let wanted_ns_per_s = sum_ns(ledger, is_wanted) as f64 / report.window.seconds;
+    Some((limit("low_lost")? * 1e6).max(limit("low_share")? * wanted_ns_per_s))
+}
+
+/// The time of a ledger in these states.
+fn sum_ns(ledger: &Ledger, is_wanted: impl Fn(LedgerState) -> bool) -> u64 {
+    ledger.parts.iter().filter(|part| is_wanted(part.state)).map(|part| part.ns).sum()
 }
 
 /// The loss by the victim's own clock, in nanoseconds per second, without stolen time. The clock cannot tell
-/// throttling from waiting, and knows nothing about disks.
+/// throttling from waiting, and knows nothing about disks and memory. A victim that notices interrupts measures all time
+/// in which it stood still, with the way into each interrupt and out of it, which no report has.
 fn own_loss(after: &Observed, finding: &Finding) -> Option<f64> {
     let own_ns = after.victim.waited_ns_per_s()? - after.stolen_ns_per_s();
-    if finding.area == Area::Block {
+    if matches!(finding.area, Area::Block | Area::Memory | Area::Interrupts) {
         return None;
     }
     // Waiting in the ledger that is not part of this finding.
@@ -310,4 +350,69 @@ fn execute(stage: &Stage, words: &[String]) -> Result<()> {
         String::from_utf8_lossy(&output.stderr).trim()
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use deburr_core::rules::report;
+    use deburr_core::testkit::{MS, ProcessActivity, S, Scene, interrupts, reclaim};
+
+    const PID: u32 = 1001;
+
+    /// The report on a service that frees memory at a limit for so long in each of ten seconds; `None` = not observed.
+    fn freed(ns: Option<u64>, on_cpu_ns: u64) -> Report {
+        let mut scene = Scene::new(4, 10 * S);
+        scene.cgroup("/", None, None);
+        let shop = scene.cgroup("/shop", None, None);
+        let api = scene.process("api", Some(shop));
+        scene.target(api).did(api, &ProcessActivity { on_cpu_ns, ..ProcessActivity::default() });
+        if let Some(ns) = ns {
+            scene.sees_reclaim();
+            for second in 0..10 {
+                scene.reclaims(reclaim(second, api, Some(shop), ns, 100));
+            }
+        }
+        report(&scene.view(), "0.1.0", true)
+    }
+
+    #[test]
+    fn what_a_rule_does_not_find_is_taken_for_the_most_that_it_can_be() {
+        let before = freed(Some(200 * MS), 4 * S);
+        let finding = before.findings.iter().find(|it| it.code == "MEM001").unwrap();
+        let lost = |report: &Report| loss_ns_per_s(report, finding, PID).map(|ns| ns / 1e6);
+        assert_eq!(lost(&before), Some(200.0));
+        // A tenth of 0.1 s is less than 20 ms, a tenth of 0.4 s is more.
+        assert_eq!(lost(&freed(Some(5 * MS), S)), Some(20.0));
+        assert_eq!(lost(&freed(Some(5 * MS), 4 * S)), Some(40.0));
+        assert_eq!(lost(&freed(None, S)), None, "it could not be judged");
+    }
+
+    #[test]
+    fn what_interrupts_take_is_known_below_all_limits_and_only_if_it_was_observed() {
+        let took = |ns: Option<u64>| {
+            let mut scene = Scene::new(4, 10 * S);
+            let api = scene.process("api", None);
+            scene
+                .target(api)
+                .did(api, &ProcessActivity { on_cpu_ns: 5 * S, ..ProcessActivity::default() });
+            if let Some(ns) = ns {
+                scene.sees_interrupts().interrupts(interrupts(api, ns, 10_000));
+            }
+            report(&scene.view(), "0.1.0", true)
+        };
+        let before = took(Some(S));
+        let finding = before.findings.iter().find(|it| it.code == "IRQ001").unwrap();
+        let lost = |report: &Report| loss_ns_per_s(report, finding, PID).map(f64::round);
+        assert_eq!(lost(&before), Some(1e8));
+        assert_eq!(lost(&took(Some(10 * MS))), Some(1e6));
+        assert_eq!(lost(&took(None)), None);
+    }
+
+    #[test]
+    fn the_interrupts_of_devices_are_not_the_labs_to_move() {
+        let is_setting = |file: &str| SETTINGS.iter().any(|of| Path::new(file).starts_with(of));
+        assert!(is_setting("/sys/kernel/mm/transparent_hugepage/defrag"));
+        assert!(!is_setting("/proc/irq/36/smp_affinity_list"));
+    }
 }

@@ -12,5 +12,5 @@ pub mod units;
 
 pub use share::Share;
 pub use shell::{shell_quote, ticked};
-pub use target::{Target, fits, value as setting_value};
+pub use target::{Target, chosen, fits, value as setting_value};
 pub use units::Unit;

@@ -78,6 +78,14 @@ pub fn fits(pattern: &str, key: &str) -> bool {
     rest.ends_with(last)
 }
 
+/// The choice of a setting that lists all choices, with this one in brackets (`none [mq-deadline] kyber`); else the whole
+/// text.
+#[must_use]
+pub fn chosen(text: &str) -> &str {
+    let bracketed = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    bracketed.map_or(text.trim(), |(choice, _)| choice)
+}
+
 /// A value of a setting that a command may write: words and numbers, on one line, without a way up: some values are paths.
 #[must_use]
 pub fn value(text: &str) -> Option<&str> {
@@ -119,6 +127,12 @@ mod tests {
         }
         let named = Target::of_cgroup("/sys/fs/cgroup", "/a b;c", "cpu.max").unwrap();
         assert_eq!(named.to_string(), "'/sys/fs/cgroup/a b;c/cpu.max'");
+    }
+
+    #[test]
+    fn the_choice_is_what_is_in_brackets() {
+        assert_eq!(chosen("none [mq-deadline] kyber"), "mq-deadline");
+        assert_eq!(chosen("none\n"), "none");
     }
 
     #[test]

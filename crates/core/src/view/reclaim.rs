@@ -157,6 +157,15 @@ impl ReclaimView {
         sums.filter(|(key, _)| key.kind == kind).map(|(_, sum)| sum.ns).sum()
     }
 
+    /// Pages that anybody freed at the limits of a cgroup.
+    #[must_use]
+    pub fn freed_at(&self, cgroup: CgroupId) -> u64 {
+        let sums = self.sums.values().flatten();
+        let there =
+            sums.filter(|(key, _)| key.kind == ReclaimKind::Limit && key.cgroup == Some(cgroup));
+        there.map(|(_, of)| of.pages).fold(0, u64::saturating_add)
+    }
+
     /// The cgroup as its limit last made a thread free memory.
     #[must_use]
     pub fn level(&self, cgroup: CgroupId) -> LimitLevel {
@@ -257,6 +266,14 @@ mod tests {
         let causes = view.blame(&[ProcId(1)], AT);
         assert_eq!(causes, [(ProcId(1), 250 + 400), (ProcId(2), 750)].into());
         assert_eq!(view.blame(&[ProcId(1)], CgroupId(8)), BTreeMap::new());
+    }
+
+    #[test]
+    fn what_all_freed_at_a_limit_is_summed() {
+        let mut other = tick(0, 3, 1, 500);
+        other.cgroup = Some(CgroupId(8));
+        let view = view(&[tick(0, 1, 1000, 10), tick(1, 1, 5, 7), tick(1, 2, 50, 30), other]);
+        assert_eq!([AT, CgroupId(8), CgroupId(9)].map(|id| view.freed_at(id)), [47, 500, 0]);
     }
 
     #[test]

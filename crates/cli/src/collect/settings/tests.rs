@@ -16,6 +16,7 @@ fn host() -> Host {
     host.write("proc/self/mountinfo", MOUNTS);
     host.write("proc/sys/vm/dirty_ratio", "20\n");
     host.write("proc/sys/kernel/sched_autogroup_enabled", "1\n");
+    host.write("sys/kernel/mm/transparent_hugepage/defrag", "always defer [madvise] never\n");
     host.write("proc/sys/vm/dirty_writeback_centisecs", "500\n");
     host.device("8:0", "block/sda", 1000);
     host.device("8:1", "block/sda/sda1", 900);
@@ -57,6 +58,7 @@ fn settings_of_writeback_and_of_mounted_disks_are_there_from_the_start() {
     assert_eq!(said[1..4], ["8:1 ext4 / rw,relatime,errors=remount-ro", "sda", "sda1"]);
     for expected in [
         "/proc/sys/kernel/sched_autogroup_enabled=1",
+        "/sys/kernel/mm/transparent_hugepage/defrag=always defer [madvise] never",
         "/proc/sys/vm/dirty_ratio=20",
         "/proc/sys/vm/dirty_writeback_centisecs=500",
         "/proc/sys/vm/dirty_expire_centisecs=(none)",

@@ -11,7 +11,7 @@ use crate::recording::{InterruptContext, InterruptKind, SleepState, SleptOn, Sou
 use crate::rules::candidates::may_suffer;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name, of_every_second};
-use crate::rules::{Check, Rule, Status, Verdict, severity};
+use crate::rules::{Check, Rule, Status, Verdict, remedy, severity};
 use crate::text::units;
 use crate::view::{Group, Groups, InterruptSource, Usage, View};
 use std::cmp::Reverse;
@@ -36,6 +36,8 @@ const MAX_VICTIMS: usize = 5;
 const MAX_SOURCES: usize = 4;
 /// Of what was taken: a source that took less is not named.
 const LEAST_SHARE: f64 = 0.05;
+/// Of what was taken: a victim from which that much is taken on one CPU loses hardly anything elsewhere.
+const STAYS: f64 = 0.9;
 /// Doubt where what interrupts the victim may be its own doing.
 const MAY_BE_OWN: f64 = 0.6;
 /// Doubt where what a thread asked for is not told from what interrupts it.
@@ -110,6 +112,12 @@ impl<'g, 'v> Loser<'g, 'v> {
 
     fn part(&self, ns: u64) -> f64 {
         ns as f64 / self.taken.ns.max(1) as f64
+    }
+
+    /// Whether it runs on that CPU only, as far as interrupts show it: nearly all that was taken was taken there.
+    fn stays_on(&self, cpu: u32) -> bool {
+        let ns = self.taken.by.iter().filter(|by| by.cpu == cpu).map(|by| by.of.ns).sum();
+        self.part(ns) >= STAYS
     }
 
     /// Time between the bursts of a source, where that means something: one thread, and its CPU alone.
@@ -196,7 +204,7 @@ fn finding(view: &View, groups: &Groups<'_>, severity: Severity, it: &Loser<'_, 
         causes: it.named().map(|by| cause(it, by)).collect(),
         evidence: lines,
         rhythm_ns: most.and_then(|by| it.rhythm_ns(by)),
-        fix: fixes(it),
+        fix: fixes(view, it),
         confirm: Some(words::look_again(
             it.group,
             "with these interrupts on another CPU, or the threads, what they take from it falls"
@@ -318,29 +326,44 @@ fn who_asks(
     (ns > 0).then(|| evidence(view, &name, ns as f64, Unit::Ns, Source::Interrupts.label(), note))
 }
 
-fn fixes(it: &Loser<'_, '_>) -> Vec<Fix> {
+fn fixes(view: &View, it: &Loser<'_, '_>) -> Vec<Fix> {
     let mut fixes = Vec::new();
-    for by in it.named() {
-        let fix = fix(&by.source, by.cpu);
+    for (at, by) in it.named().enumerate() {
+        // What takes less than the first has no command: without it, most of the loss is left.
+        let elsewhere = remedy::elsewhere(view, it.group, by.cpu).filter(|_| at == 0);
+        let fix = fix(&by.source, by.cpu, elsewhere.as_deref());
         if !fixes.contains(&fix) {
             fixes.push(fix);
         }
     }
     fixes.truncate(2);
-    if let Some(by) = it.taken.by.first() {
-        let less = match (by.source.kind, by.source.name.as_str()) {
-            (InterruptKind::Soft, "NET_RX" | "NET_TX") => ", or have nobody send so much to it",
-            _ => "",
-        };
-        fixes.push(Fix {
-            action: format!(
-                "have the victim run on other CPUs than CPU {} (`taskset`, a cpuset){less}",
-                by.cpu
-            ),
-            command: None,
-            risk: Some("the CPUs that remain must have room for it".into()),
-            expect: None,
-        });
-    }
+    fixes.extend(it.taken.by.first().map(|by| away(view, it, by)));
     fixes
+}
+
+/// Has the victim run elsewhere. Nothing is promised: there may be interrupts on the other CPUs, too.
+fn away(view: &View, it: &Loser<'_, '_>, by: &TakenBy) -> Fix {
+    let less = match (by.source.kind, by.source.name.as_str()) {
+        (InterruptKind::Soft, "NET_RX" | "NET_TX") => ", or have nobody send so much to it",
+        _ => "",
+    };
+    // Calls by other CPUs are for the threads that run there, and follow them.
+    let follows = by.source.kind == InterruptKind::Processor;
+    let command = remedy::away(view, it.group, by.cpu).filter(|_| it.stays_on(by.cpu) && !follows);
+    let risk = match command {
+        Some(_) => {
+            "the CPUs that remain must have room for it; where it is bound to that CPU, that may be deliberate, and what \
+             starts it binds it again"
+        }
+        None => "the CPUs that remain must have room for it",
+    };
+    Fix {
+        action: format!(
+            "have the victim run on other CPUs than CPU {} (`taskset`, a cpuset){less}",
+            by.cpu
+        ),
+        command,
+        risk: Some(risk.into()),
+        expect: None,
+    }
 }

@@ -3,7 +3,9 @@
 
 use crate::finding::Fix;
 use crate::recording::InterruptKind;
+use crate::rules::remedy::{cpu_list, named};
 use crate::rules::words::ticked;
+use crate::text::Target;
 use crate::view::InterruptSource;
 
 /// `` `NET_RX` ``, `` interrupt 36 (`virtio1-req.0`) ``, `the timer`.
@@ -39,8 +41,18 @@ pub(super) fn purpose(source: &InterruptSource) -> &'static str {
     }
 }
 
-/// What moves it away from the CPU, or makes it less.
-pub(super) fn fix(source: &InterruptSource, cpu: u32) -> Fix {
+/// Files of interrupts that a command may write.
+const AFFINITY: [&str; 1] = ["/proc/irq/*/smp_affinity_list"];
+
+/// The command that has other CPUs serve a device's interrupt.
+fn moved(source: &InterruptSource, to: &[u32]) -> Option<String> {
+    let file = format!("/proc/irq/{}/smp_affinity_list", source.irq?);
+    let file = Target::of_kernel(&file, &AFFINITY)?;
+    (source.kind == InterruptKind::Device).then(|| format!("echo {} > {file}", cpu_list(to)))
+}
+
+/// What moves it away from the CPU, or makes it less. `elsewhere`: CPUs that could serve it, if there are others.
+pub(super) fn fix(source: &InterruptSource, cpu: u32, elsewhere: Option<&[u32]>) -> Fix {
     let (action, risk): (String, &str) = match (source.kind, source.name.as_str()) {
         (InterruptKind::Soft, "NET_RX" | "NET_TX") => (
             format!(
@@ -58,8 +70,9 @@ pub(super) fn fix(source: &InterruptSource, cpu: u32) -> Fix {
         ),
         (InterruptKind::Device, _) => (
             format!(
-                "give {} to another CPU (`/proc/irq/{}/smp_affinity_list`)",
+                "give {} to {} (`/proc/irq/{}/smp_affinity_list`)",
                 name(source),
+                elsewhere.map_or_else(|| "another CPU".into(), named),
                 source.irq.map_or_else(|| "*".into(), |irq| irq.to_string())
             ),
             "the other CPU's threads pay for it; `irqbalance` may undo it, and some devices' interrupts cannot be moved",
@@ -85,5 +98,6 @@ pub(super) fn fix(source: &InterruptSource, cpu: u32) -> Fix {
             "the other CPU's threads pay for it",
         ),
     };
-    Fix { action, command: None, risk: Some(risk.into()), expect: None }
+    let command = elsewhere.and_then(|cpus| moved(source, cpus));
+    Fix { action, command, risk: Some(risk.into()), expect: None }
 }

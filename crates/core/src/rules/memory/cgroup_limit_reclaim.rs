@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! MEM001: threads free memory at the limit of a memory cgroup before they get some.
 
+use super::limits::{self, Level, at_limit, levels};
 use super::losses::{self, MemoryLoss, Victim, reclaimed};
 use crate::finding::{Area, Cause, Evidence, Finding, Fix, Question, Share, Unit};
-use crate::recording::{CgroupId, MemoryBound, ProcId, PsiResource, ReclaimKind, Source};
+use crate::recording::{CgroupId, ProcId, PsiResource, Source};
 use crate::rules::confidence::Confidence;
-use crate::rules::words::{self, evidence, group_name, ticked};
-use crate::rules::{Check, Rule, Status, Verdict, severity};
+use crate::rules::words::{self, evidence, group_name};
+use crate::rules::{Check, Limit, Rule, Status, Verdict, remedy, severity};
 use crate::text::units;
-use crate::view::{Group, Groups, PsiView, ReclaimKey, View};
-use std::cmp::Reverse;
+use crate::view::{Group, Groups, PsiView, Reclaimed, View};
 use std::collections::BTreeMap;
+
+const COMES_BACK: Limit = Limit {
+    name: "comes_back",
+    value: 0.1,
+    unit: "of the pages that were freed at the limit are needed again",
+    why: "if fewer are, more memory is filled with what nobody needs again: nine tenths of the pages are freed all the same",
+};
 
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "MEM001",
@@ -19,8 +26,8 @@ pub(in crate::rules) static RULE: Rule = Rule {
     name: "cgroup-limit-reclaim",
     summary: "threads free memory at the limit of a cgroup before they get some",
     any_of: &[Source::Reclaim],
-    helps: &[Source::Sched, Source::Psi],
-    limits: &[&severity::LOSS_LIMITS],
+    helps: &[Source::Sched, Source::Psi, Source::Settings],
+    limits: &[&[COMES_BACK], &severity::LOSS_LIMITS],
     status: Status::Preview("0.1"),
     doc: include_str!("cgroup_limit_reclaim.md"),
     file: file!(),
@@ -31,10 +38,6 @@ pub(in crate::rules) static RULE: Rule = Rule {
 const MAX_CAUSES: usize = 4;
 /// Of the victim's time: whoever allocates less is not named.
 const LEAST_SHARE: f64 = 0.05;
-
-fn at_limit(key: &ReclaimKey) -> bool {
-    key.kind == ReclaimKind::Limit
-}
 
 fn check(view: &View) -> Verdict {
     if !view.covers(Source::Sched) {
@@ -54,41 +57,9 @@ fn check(view: &View) -> Verdict {
     }
 }
 
-/// The limits at which a group freed memory, by its time there, and which limit it is; the longest first.
-fn levels(view: &View, group: &Group<'_>) -> Vec<(Option<CgroupId>, Option<MemoryBound>, u64)> {
-    let mut sums: BTreeMap<_, u64> = BTreeMap::new();
-    for (id, _) in &group.members {
-        for (key, of) in view.reclaim().of(*id).filter(|(key, _)| at_limit(key)) {
-            *sums.entry((key.cgroup, key.bound)).or_default() += of.ns;
-        }
-    }
-    let mut levels: Vec<_> = sums.into_iter().map(|((id, bound), ns)| (id, bound, ns)).collect();
-    levels.sort_by_key(|&(_, _, ns)| Reverse(ns));
-    levels
-}
-
-fn file_of(bound: Option<MemoryBound>) -> &'static str {
-    match bound {
-        Some(MemoryBound::High) => "`memory.high`",
-        _ => "`memory.max` (v1: `memory.limit_in_bytes`)",
-    }
-}
-
-/// `` `/shop` (64 MiB) ``.
-fn limit_in_words(view: &View, cgroup: Option<CgroupId>) -> String {
-    let path = cgroup.and_then(|id| words::cgroup_path(view, id));
-    let limit = cgroup.and_then(|id| view.reclaim().level(id).limit_bytes);
-    match (path, limit) {
-        (Some(path), Some(bytes)) => format!("{} ({})", ticked(&path), units::bytes(bytes as f64)),
-        (Some(path), None) => ticked(&path),
-        (None, _) => "a cgroup".into(),
-    }
-}
-
 fn finding(view: &View, groups: &Groups<'_>, victim: &Victim<'_, '_>) -> Finding {
     let Victim { severity, loss, group, usage } = victim;
     let levels = levels(view, group);
-    let binding = levels.first().and_then(|level| level.0);
     let causes = causes(view, groups, group, loss.ns, &levels);
     let confidence = Confidence::of(view);
     let mut lines = lines(view, group, loss, &levels);
@@ -114,7 +85,7 @@ fn finding(view: &View, groups: &Groups<'_>, victim: &Victim<'_, '_>) -> Finding
             "{} {spends} {} freeing memory at the limit of {}{behind}",
             group_name(group),
             words::of_every_second(loss.ns_per_s),
-            limit_in_words(view, binding)
+            limits::in_words(view, levels.first().and_then(|level| level.cgroup))
         ),
         victim: words::group_entity(view, group),
         cost: loss.cost(),
@@ -126,7 +97,7 @@ fn finding(view: &View, groups: &Groups<'_>, victim: &Victim<'_, '_>) -> Finding
             })
             .collect(),
         evidence: lines,
-        fix: fixes(view, binding, levels.first().and_then(|level| level.1)),
+        fix: fixes(view, levels.first(), &reclaimed(view, group, at_limit)),
         confirm: Some(words::look_again(
             group,
             "with a higher limit, or less allocated below it, the time at the limit falls".into(),
@@ -141,10 +112,10 @@ fn causes(
     groups: &Groups<'_>,
     group: &Group<'_>,
     lost_ns: u64,
-    levels: &[(Option<CgroupId>, Option<MemoryBound>, u64)],
+    levels: &[Level],
 ) -> Vec<(usize, f64)> {
     let victims: Vec<ProcId> = group.members.iter().map(|(id, _)| *id).collect();
-    let mut cgroups: Vec<CgroupId> = levels.iter().filter_map(|level| level.0).collect();
+    let mut cgroups: Vec<CgroupId> = levels.iter().filter_map(|level| level.cgroup).collect();
     cgroups.sort_unstable();
     cgroups.dedup();
     let mut sums: BTreeMap<usize, u64> = BTreeMap::new();
@@ -163,40 +134,19 @@ fn causes(
     causes
 }
 
-fn lines(
-    view: &View,
-    group: &Group<'_>,
-    loss: &MemoryLoss,
-    levels: &[(Option<CgroupId>, Option<MemoryBound>, u64)],
-) -> Vec<Evidence> {
+fn lines(view: &View, group: &Group<'_>, loss: &MemoryLoss, levels: &[Level]) -> Vec<Evidence> {
     let label = Source::Reclaim.label();
     let of = reclaimed(view, group, at_limit);
     let note = losses::what_it_was(&of, loss.ns);
     let mut lines =
         vec![evidence(view, "reclaim at the limit", loss.ns as f64, Unit::Ns, label, note)];
-    for &(cgroup, bound, ns) in levels.iter().take(3) {
-        let part = units::share(ns as f64 / loss.ns.max(1) as f64);
-        let Some(level) = cgroup.map(|id| view.reclaim().level(id)) else {
-            let note = "at a limit that is not known: that of a cgroup which is gone, or of another than its own".to_owned();
-            lines.push(evidence(view, "limit not known", ns as f64, Unit::Ns, label, note));
-            continue;
-        };
-        let usage = level
-            .usage_bytes
-            .map_or_else(|| "an unknown amount".into(), |bytes| units::bytes(bytes as f64));
-        let name = limit_in_words(view, cgroup);
-        let note = format!(
-            "{} of {name}, {usage} in use when it bound; {part} of the time",
-            file_of(bound)
-        );
-        lines.push(evidence(
-            view,
-            "limit",
-            level.limit_bytes.unwrap_or(0) as f64,
-            Unit::Bytes,
-            label,
-            note,
-        ));
+    lines.extend(levels.iter().take(3).map(|it| limits::line(view, it, loss.ns, "of the time")));
+    let came_back = levels.first().and_then(|level| limits::came_back(view, level));
+    if let Some(part) = came_back {
+        let note = "of the pages that anybody freed at the first of these limits (`workingset_refault_*`): more memory \
+                    would have kept them, or a part of them"
+            .to_owned();
+        lines.push(evidence(view, "needed again", part, Unit::Ratio, "memory.stat", note));
     }
     let note = "that its threads freed, and used for what they wanted to allocate".to_owned();
     lines.push(evidence(view, "pages freed", of.pages as f64, Unit::Count, label, note));
@@ -209,27 +159,38 @@ fn lines(
     lines
 }
 
-fn fixes(view: &View, cgroup: Option<CgroupId>, bound: Option<MemoryBound>) -> Vec<Fix> {
-    let fix = |action: String, risk: &str| Fix {
-        action,
+/// The remedies. A higher limit comes first unless what is freed is hardly ever needed again; what comes first then is what
+/// makes it less, or sooner done.
+fn fixes(view: &View, level: Option<&Level>, of: &Reclaimed) -> Vec<Fix> {
+    let fix = |action: &str, risk: &str| Fix {
+        action: action.into(),
         command: None,
         risk: Some(risk.into()),
         expect: None,
     };
-    vec![
-        fix(
-            format!("raise {} of {}", file_of(bound), limit_in_words(view, cgroup)),
-            "the memory that it gets is taken from the host's other processes",
-        ),
+    let others = [
         fix(
             "have what allocates below that limit keep less: smaller caches, or files read and written past the page \
-             cache (`O_DIRECT`) where they are used once"
-                .into(),
+             cache (`O_DIRECT`) where they are used once",
             "what is no longer kept must be computed or read again",
         ),
         fix(
-            "move what allocates most into a cgroup with a limit of its own".into(),
+            "move what allocates most into a cgroup with a limit of its own",
             "there it frees its own memory, and may need more of the host's",
         ),
-    ]
+    ];
+    let mut raise = limits::raise(view, level);
+    let came_back = level.and_then(|level| limits::came_back(view, level));
+    let Some(part) = came_back.filter(|part| *part < COMES_BACK.value) else {
+        return std::iter::once(raise).chain(others).collect();
+    };
+    raise.action.push_str(&format!(
+        "; that may help little, for {} of the pages that were freed there were needed again",
+        units::share(part)
+    ));
+    // On a CPU, threads look for pages; asleep, they wait until some can be freed.
+    let asleep = 2 * of.memory_ns >= of.known_ns;
+    let earlier =
+        level.filter(|_| asleep).and_then(|it| remedy::write_earlier(view, it.cgroup?, it.bound?));
+    earlier.into_iter().chain(others).chain([raise]).collect()
 }

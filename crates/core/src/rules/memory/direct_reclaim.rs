@@ -2,12 +2,14 @@
 //! MEM002: threads free or move memory of the host before they get some.
 
 use super::losses::{self, MemoryLoss, Victim, reclaimed};
-use crate::finding::{Area, Evidence, Finding, Fix, Question, Unit};
+use crate::finding::{
+    Area, Cause, Entity, EntityKind, Evidence, Finding, Fix, Question, Share, Unit,
+};
 use crate::recording::{ReclaimKind, Source};
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name};
 use crate::rules::{Check, Rule, Status, Verdict, severity};
-use crate::text::units;
+use crate::text::{chosen, units};
 use crate::view::{Group, ReclaimKey, View};
 
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -24,6 +26,13 @@ pub(in crate::rules) static RULE: Rule = Rule {
     file: file!(),
     check: Check::Recording(check),
 };
+
+/// What a thread does that wants a large page where no memory lies in one piece.
+const DEFRAG: &str = "/sys/kernel/mm/transparent_hugepage/defrag";
+/// The choices with which threads move memory for a large page themselves: all that want one, or those that ask for it.
+const WAITS: [&str; 3] = ["always", "defer+madvise", "madvise"];
+/// The choices with which none does.
+const NOBODY_WAITS: [&str; 2] = ["defer", "never"];
 
 fn of_host(key: &ReclaimKey) -> bool {
     key.kind != ReclaimKind::Limit
@@ -54,6 +63,7 @@ fn finding(view: &View, victim: &Victim<'_, '_>) -> Finding {
     let [direct_ns, compaction_ns] =
         [ReclaimKind::Direct, ReclaimKind::Compaction].map(|kind| ns_of(view, group, kind));
     let moves = compaction_ns > direct_ns;
+    let defrag = view.block().setting(DEFRAG).map(chosen);
     let confidence = Confidence::of(view);
     let mut lines = lines(view, group);
     lines.push(confidence.evidence(view));
@@ -74,8 +84,13 @@ fn finding(view: &View, victim: &Victim<'_, '_>) -> Finding {
         ),
         victim: words::group_entity(view, group),
         cost: loss.cost(),
+        causes: defrag
+            .filter(|now| moves && WAITS.contains(now))
+            .map(|now| cause(now, Share::of(compaction_ns.min(loss.ns), loss.ns)))
+            .into_iter()
+            .collect(),
         evidence: lines,
-        fix: fixes(moves),
+        fix: fixes(moves, defrag),
         confirm: Some(words::look_again(group, expect.into())),
         ..RULE.finding(*severity, confidence.value())
     }
@@ -117,7 +132,22 @@ fn lines(view: &View, group: &Group<'_>) -> Vec<Evidence> {
     lines
 }
 
-fn fixes(moves: bool) -> Vec<Fix> {
+/// The setting by which threads move memory for large pages. A thread may also do it for pages of other sizes: for which
+/// it was is not recorded.
+fn cause(now: &str, share: Share) -> Cause {
+    let mut entity = Entity::new(EntityKind::Setting);
+    entity.key = Some(DEFRAG.into());
+    entity.value = Some(now.into());
+    entity.note = Some(
+        "with it, a thread that wants a transparent huge page moves memory first; whether all was moved for such pages is not \
+         recorded"
+            .into(),
+    );
+    Cause { entity, share }
+}
+
+/// The remedies. `defrag`: the choice in [`DEFRAG`], if it is known.
+fn fixes(moves: bool, defrag: Option<&str>) -> Vec<Fix> {
     let fix = |action: &str, risk: &str| Fix {
         action: action.into(),
         command: None,
@@ -132,14 +162,23 @@ fn fixes(moves: bool) -> Vec<Fix> {
         "let the kernel begin to reclaim earlier, in the background (`vm.watermark_scale_factor`)",
         "that much more memory stays free, and is of no use to caches",
     );
-    let seldom = fix(
-        "ask for large pages in the background only (`/sys/kernel/mm/transparent_hugepage/defrag`: `defer`)",
-        "memory is mapped in small pages until the background thread has made large ones",
-    );
+    let seldom = || Fix {
+        command: Some(format!("echo defer > {DEFRAG}")),
+        ..fix(
+            "ask for large pages in the background only (`/sys/kernel/mm/transparent_hugepage/defrag`: `defer`)",
+            "memory is mapped in small pages until the background thread has made large ones; until the next boot, for all \
+             of the host's processes",
+        )
+    };
     let sooner = fix(
         "have the kernel put free memory together in the background, sooner (`vm.compaction_proactiveness`) or once \
          (`vm.compact_memory`)",
         "that takes CPU time, and whoever uses a page that is moved waits meanwhile",
     );
-    if moves { vec![seldom, sooner, less] } else { vec![less, earlier] }
+    if !moves {
+        return vec![less, earlier];
+    }
+    // Where nobody waits for transparent huge pages, it is for others: of network buffers, drivers, `hugetlbfs`.
+    let is_set = defrag.is_some_and(|now| NOBODY_WAITS.contains(&now));
+    (!is_set).then(seldom).into_iter().chain([sooner, less]).collect()
 }

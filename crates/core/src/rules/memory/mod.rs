@@ -3,6 +3,7 @@
 
 mod cgroup_limit_reclaim;
 mod direct_reclaim;
+mod limits;
 mod losses;
 mod refault;
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! MEM003: threads wait for pages that were in memory a short while ago.
 
+use super::limits::{self, Level};
 use super::losses::{self, MemoryLoss, Victim, reclaimed};
-use crate::finding::{Area, Evidence, Finding, Fix, Question, Unit};
-use crate::recording::{MemoryBound, PsiResource, Source};
+use crate::finding::{Area, Cause, Evidence, Finding, Fix, Question, Share, Unit};
+use crate::recording::{MemoryBound, PsiResource, ReclaimKind, Source};
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
@@ -13,6 +14,8 @@ use std::collections::BTreeSet;
 
 /// Of the victim's waiting for memory: another group that waits less says nothing about the host.
 const OTHERS_SHARE: f64 = 0.05;
+/// Limits that are named; the others are left out of the list.
+const MAX_CAUSES: usize = 3;
 const PAGE_WAIT: Limit = Limit {
     name: "page_wait",
     value: 100.0,
@@ -80,12 +83,65 @@ fn why(view: &View, group: &Group<'_>, ns: u64) -> Why {
     if high { Why::AboveHigh } else { Why::NotKnown }
 }
 
+/// The limits of cgroups that made the threads wait, as far as it is known that these did.
+struct Binding {
+    levels: Vec<Level>,
+    /// The time in which the threads freed memory, at any limit or because the host was short of it.
+    all_ns: u64,
+}
+
+impl Binding {
+    /// Those of a group that waits for that reason. Where only the host's pages are counted, or too few came back, no limit
+    /// is known to be the reason, although the threads may have freed memory there.
+    fn of(view: &View, group: &Group<'_>, why: Why) -> Self {
+        let is_reason = |level: &Level| match why {
+            Why::Refaults { own, .. } => own,
+            Why::AboveHigh => level.bound == Some(MemoryBound::High),
+            Why::NotKnown => false,
+        };
+        let mut levels = limits::levels(view, group);
+        levels.retain(|level| level.cgroup.is_some() && is_reason(level));
+        let all_ns = reclaimed(view, group, |key| key.kind != ReclaimKind::Compaction).ns;
+        Self { levels, all_ns }
+    }
+
+    /// The cgroups, each with its part of the time in which the threads freed memory: what is dropped there is read again,
+    /// but which page was dropped at which limit is not recorded.
+    fn causes(&self, view: &View) -> Vec<Cause> {
+        let mut sums: Vec<(Level, u64)> = Vec::new();
+        for level in &self.levels {
+            match sums.iter_mut().find(|(of, _)| of.cgroup == level.cgroup) {
+                Some((_, ns)) => *ns += level.ns,
+                None => sums.push((*level, level.ns)),
+            }
+        }
+        sums.sort_by_key(|&(_, ns)| std::cmp::Reverse(ns));
+        let cause = |(level, ns): (Level, u64)| {
+            let mut entity = words::cgroup_entity(view, level.cgroup?);
+            entity.note = Some(format!(
+                "its limit, {}: the share is of the time in which the threads freed memory",
+                limits::file_of(level.bound)
+            ));
+            Some(Cause { entity, share: Share::of(ns.min(self.all_ns), self.all_ns) })
+        };
+        sums.into_iter().filter_map(cause).take(MAX_CAUSES).collect()
+    }
+
+    fn lines(&self, view: &View) -> Vec<Evidence> {
+        let of = "of the time in which its threads freed memory";
+        let levels = self.levels.iter().take(MAX_CAUSES);
+        levels.map(|level| limits::line(view, level, self.all_ns, of)).collect()
+    }
+}
+
 fn finding(view: &View, victim: &Victim<'_, '_>) -> Finding {
     let Victim { severity, loss, group, usage } = victim;
     let wait = words::verb(group, "waits", "wait");
     let why = why(view, group, loss.ns);
     let confidence = Confidence::of(view);
+    let binding = Binding::of(view, group, why);
     let mut lines = lines(view, loss, group, usage, why);
+    lines.extend(binding.lines(view));
     lines.push(confidence.evidence(view));
     let for_what = match why {
         Why::Refaults { .. } => "for pages that were in memory a short while ago",
@@ -100,8 +156,9 @@ fn finding(view: &View, victim: &Victim<'_, '_>) -> Finding {
         ),
         victim: words::group_entity(view, group),
         cost: loss.cost(),
+        causes: binding.causes(view),
         evidence: lines,
-        fix: fixes(),
+        fix: fixes(view, binding.levels.first()),
         confirm: Some(words::look_again(
             group,
             "with more memory, or with less use of it, the waiting for memory falls".into(),
@@ -178,19 +235,22 @@ fn others(view: &View, loss: &MemoryLoss, group: &Group<'_>) -> Evidence {
     evidence(view, "others who wait", others.len() as f64, Unit::Count, label, note)
 }
 
-fn fixes() -> Vec<Fix> {
+fn fixes(view: &View, limit: Option<&Level>) -> Vec<Fix> {
     let fix = |action: &str, risk: &str| Fix {
         action: action.into(),
         command: None,
         risk: Some(risk.into()),
         expect: None,
     };
-    vec![
+    let see = || {
         fix(
             "see whether a limit of its cgroup is what binds (`memory.events`: `high` and `max` grow; cgroup v1: \
              `memory.failcnt`), and raise it (`memory.high`, `memory.max`)",
             "the memory that it gets is taken from the host's other processes",
-        ),
+        )
+    };
+    vec![
+        limit.map_or_else(see, |limit| limits::raise(view, Some(limit))),
         fix(
             "where the host itself is short of memory, run less on it, or give it more",
             "swap only helps where much of what is in memory is not used",

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Remedies for lost CPU time, as commands that fit the host: systemd unit, container or plain cgroup, v1 or v2. Paths
-//! assume the usual mount points.
+//! Remedies for lost CPU time and for limits of memory, as commands that fit the host: systemd unit, container or plain
+//! cgroup, v1 or v2. Paths assume the usual mount points.
 
 mod fair;
+mod memory;
 mod place;
 mod precedence;
 mod quota;
 mod setting;
 mod weight;
 
-pub(super) use place::{cpu_list, cpus, named, widen, widen_cpuset};
+pub(super) use memory::{raise_limit, write_earlier};
+pub(super) use place::{away, cpu_list, cpus, elsewhere, named, widen, widen_cpuset};
 pub(super) use precedence::real_time;
 pub(super) use quota::{burst, raise_quota};
 pub(super) use weight::between;

@@ -56,6 +56,37 @@ pub(super) fn apart(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> O
     })
 }
 
+/// The command that lets the victim run on other CPUs than one: on those others that it may use now, and if there are none,
+/// on all others of its cpuset. `None` if it has none, or if what it may use is not known.
+pub(in crate::rules) fn away(view: &View, victim: &Group<'_>, cpu: u32) -> Option<String> {
+    let mut open: BTreeSet<u32> = view.meta()?.cpus_online.iter().copied().collect();
+    open.remove(&cpu);
+    let mut own = BTreeSet::new();
+    for (_, process) in &victim.members {
+        if let Some(set) = process.cpuset_cpus.as_deref() {
+            let set = cpus(set);
+            open.retain(|cpu| set.contains(cpu));
+        }
+        own.extend(cpus(process.cpus_allowed.as_deref()?));
+    }
+    let left: Vec<u32> = open.intersection(&own).copied().collect();
+    let list = cpu_list(&if left.is_empty() { open.into_iter().collect() } else { left });
+    let pids = super::pids(victim.members.iter().map(|(_, process)| *process))?;
+    (!list.is_empty()).then(|| each(&pids, |pid| format!("taskset -acp {list} {pid}")))
+}
+
+/// The CPUs, other than one, that could serve interrupts: those that the victim may not use; if it may use all of them, all
+/// others. `None` if there is no other.
+pub(in crate::rules) fn elsewhere(view: &View, victim: &Group<'_>, cpu: u32) -> Option<Vec<u32>> {
+    let mut others: BTreeSet<u32> = view.meta()?.cpus_online.iter().copied().collect();
+    others.remove(&cpu);
+    let of_victim: BTreeSet<u32> =
+        victim.members.iter().flat_map(|(_, process)| allowed(process, &others)).collect();
+    let beside: Vec<u32> = others.difference(&of_victim).copied().collect();
+    let list = if beside.is_empty() { others.into_iter().collect() } else { beside };
+    (!list.is_empty()).then_some(list)
+}
+
 /// Whether these CPUs were idle for at least as long as the culprit ran, so that it fits there.
 fn has_room(view: &View, keep: &[u32], culprit: &Culprit<'_>) -> bool {
     let idle_ns = keep.iter().filter_map(|cpu| view.cpus().get(cpu)?.idle_ns.delta()).sum::<u64>();
@@ -210,6 +241,41 @@ mod tests {
         assert_eq!(fix("0-3", "3"), None, "half of its one CPU is that CPU");
         assert_eq!(fix("0-1", "2-3"), None, "it has none of the victim's CPUs");
         assert!(fix("0-3", "2-3").is_some_and(|(_, command)| command.contains("-acp 3 ")));
+    }
+
+    #[test]
+    fn who_is_moved_away_keeps_what_it_has_and_else_gets_its_cpuset() {
+        let away = |mask: Option<&str>, cpuset: Option<&str>| {
+            let mut scene = Scene::new(4, S);
+            let victim = scene.process("victim", None);
+            scene.facts(victim, |process| {
+                process.cpus_allowed = mask.map(str::to_owned);
+                process.cpuset_cpus = cpuset.map(str::to_owned);
+            });
+            let view = scene.view();
+            away(&view, &view.groups().list()[0], 1)
+        };
+        let to = |list: &str| Some(format!("taskset -acp {list} 1001"));
+        assert_eq!(away(Some("1"), Some("0-3")), to("0,2-3"));
+        assert_eq!(away(Some("1-2"), Some("0-3")), to("2"));
+        assert_eq!(away(Some("0-3"), None), to("0,2-3"));
+        assert_eq!(away(Some("1"), Some("1-2")), to("2"));
+        assert_eq!(away(Some("1"), Some("1")), None, "its cpuset has no other CPU");
+        assert_eq!(away(None, Some("0-3")), None, "what it may use is not known");
+    }
+
+    #[test]
+    fn interrupts_go_where_the_victim_does_not_run() {
+        let elsewhere = |mask: &str, cpus: u32| {
+            let mut scene = Scene::new(cpus, S);
+            let victim = scene.process("victim", None);
+            scene.facts(victim, |process| process.cpus_allowed = Some(mask.into()));
+            let view = scene.view();
+            elsewhere(&view, &view.groups().list()[0], 1)
+        };
+        assert_eq!(elsewhere("0-1", 4), Some(vec![2, 3]));
+        assert_eq!(elsewhere("0-3", 4), Some(vec![0, 2, 3]));
+        assert_eq!(elsewhere("1", 2), Some(vec![0]));
     }
 
     #[test]

@@ -13,6 +13,10 @@ pub(super) enum Setting {
     Cpus(f64),
     /// Quota that may be saved up for bursts, in microseconds.
     BurstUs(u64),
+    /// Memory above which allocations fail, in bytes.
+    MemoryMax(u64),
+    /// Memory above which whoever allocates is slowed down, in bytes (v2 only).
+    MemoryHigh(u64),
 }
 
 /// Who sets what a directory of the cgroup tree has, and would overwrite a plain write.
@@ -48,10 +52,11 @@ fn owner(cgroup: &Cgroup) -> Owner<'_> {
 }
 
 /// The owner to whom a command can be given about that setting. A container's runtime takes a weight of version 2 in the
-/// unit of version 1, and its versions differ in how they convert it: such a weight is written plainly.
+/// unit of version 1, and its versions differ in how they convert it: such a weight is written plainly. It has no option
+/// for `memory.high`.
 fn owner_of(cgroup: &Cgroup, setting: Setting) -> Owner<'_> {
     match (owner(cgroup), setting) {
-        (_, Setting::BurstUs(_)) => Owner::Nobody,
+        (_, Setting::BurstUs(_)) | (Owner::Runtime(..), Setting::MemoryHigh(_)) => Owner::Nobody,
         (Owner::Runtime(..), Setting::WeightPercent(_)) if cgroup.version == CgroupVersion::V2 => {
             Owner::Nobody
         }
@@ -69,6 +74,15 @@ pub(super) fn set(cgroup: &Cgroup, setting: Setting) -> Option<String> {
         (Owner::Systemd(unit), Setting::Cpus(cpus)) => {
             return Some(of_unit(unit, &format!("CPUQuota={:.0}%", cpus * 100.0)));
         }
+        (Owner::Systemd(unit), Setting::MemoryMax(bytes)) => {
+            return Some(of_unit(unit, &format!("MemoryMax={bytes}")));
+        }
+        (Owner::Systemd(unit), Setting::MemoryHigh(bytes)) => {
+            return Some(of_unit(unit, &format!("MemoryHigh={bytes}")));
+        }
+        (Owner::Runtime(runtime, name), Setting::MemoryMax(bytes)) => {
+            return Some(format!("{runtime} update --memory {bytes} {}", operand(name)));
+        }
         (Owner::Runtime(runtime, name), Setting::WeightPercent(percent)) => {
             let shares = shares(percent);
             return Some(format!("{runtime} update --cpu-shares {shares} {}", operand(name)));
@@ -82,9 +96,16 @@ pub(super) fn set(cgroup: &Cgroup, setting: Setting) -> Option<String> {
     if cgroup.path == "/" {
         return None;
     }
+    let (mount, file, value) = file_of(cgroup, setting);
+    let file = Target::of_cgroup(mount, &cgroup.path, file)?;
+    Some(format!("echo {value} > {file}"))
+}
+
+/// The tree and the file of a setting, and what is written there.
+fn file_of(cgroup: &Cgroup, setting: Setting) -> (&'static str, &'static str, String) {
     let period_us = cgroup.period_us.filter(|&us| us > 0).unwrap_or(100_000);
     let quota_us = |cpus: f64| (cpus * period_us as f64).round() as u64;
-    let (mount, file, value) = match (cgroup.version, setting) {
+    match (cgroup.version, setting) {
         (CgroupVersion::V2, Setting::WeightPercent(percent)) => {
             ("/sys/fs/cgroup", "cpu.weight", percent.to_string())
         }
@@ -103,9 +124,15 @@ pub(super) fn set(cgroup: &Cgroup, setting: Setting) -> Option<String> {
         (CgroupVersion::V1, Setting::BurstUs(us)) => {
             ("/sys/fs/cgroup/cpu", "cpu.cfs_burst_us", us.to_string())
         }
-    };
-    let file = Target::of_cgroup(mount, &cgroup.path, file)?;
-    Some(format!("echo {value} > {file}"))
+        (CgroupVersion::V2, Setting::MemoryMax(bytes)) => {
+            ("/sys/fs/cgroup", "memory.max", bytes.to_string())
+        }
+        (CgroupVersion::V1, Setting::MemoryMax(bytes)) => {
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", bytes.to_string())
+        }
+        // Version 1 has no such limit: the memory controller is in the tree of version 2, whatever has the others.
+        (_, Setting::MemoryHigh(bytes)) => ("/sys/fs/cgroup", "memory.high", bytes.to_string()),
+    }
 }
 
 /// The command that gives a directory these CPUs, if one is known that reaches it.
@@ -249,6 +276,42 @@ mod tests {
             assert_eq!(is.as_deref(), Some(should));
         }
         assert_eq!(command("/", CgroupVersion::V2, None, Setting::Cpus(2.0)), None);
+    }
+
+    #[test]
+    fn limits_of_memory_are_set_by_whoever_has_a_way_to() {
+        let docker =
+            Some(Container { runtime: "docker".into(), id: "0a".into(), ..Container::default() });
+        let (max, high) = (Setting::MemoryMax(96 << 20), Setting::MemoryHigh(96 << 20));
+        let scope = "/system.slice/docker-0a.scope";
+        for (path, version, container, setting, should) in [
+            ("/a", CgroupVersion::V2, None, max, "echo 100663296 > /sys/fs/cgroup/a/memory.max"),
+            ("/a", CgroupVersion::V2, None, high, "echo 100663296 > /sys/fs/cgroup/a/memory.high"),
+            (
+                "/a",
+                CgroupVersion::V1,
+                None,
+                max,
+                "echo 100663296 > /sys/fs/cgroup/memory/a/memory.limit_in_bytes",
+            ),
+            (
+                "/system.slice",
+                CgroupVersion::V2,
+                None,
+                high,
+                "systemctl set-property --runtime system.slice MemoryHigh=100663296",
+            ),
+            (scope, CgroupVersion::V2, docker.clone(), max, "docker update --memory 100663296 0a"),
+            (
+                scope,
+                CgroupVersion::V2,
+                docker,
+                high,
+                "echo 100663296 > /sys/fs/cgroup/system.slice/docker-0a.scope/memory.high",
+            ),
+        ] {
+            assert_eq!(set(&cgroup(path, version, container), setting).as_deref(), Some(should));
+        }
     }
 
     #[test]

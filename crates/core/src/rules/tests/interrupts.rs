@@ -191,3 +191,46 @@ fn who_has_several_threads_may_be_interrupted_by_them() {
     assert!(own(&several) && !own(&alone));
     assert!(several.confidence < 0.7 * alone.confidence);
 }
+
+/// What may be pasted against what interrupts a service that may use the CPUs `mask`.
+fn pasted(mask: Option<&str>, ticks: impl IntoIterator<Item = InterruptTick>) -> Vec<String> {
+    let (mut scene, api, _) = service();
+    scene.facts(api, |process| process.cpus_allowed = mask.map(str::to_owned));
+    for tick in ticks {
+        scene.interrupts(tick);
+    }
+    let fixes = finding(&judged(&scene), "IRQ001").fix.clone();
+    assert!(fixes.iter().all(|fix| fix.expect.is_none()), "nothing is promised: {fixes:?}");
+    fixes.into_iter().filter_map(|fix| fix.command).collect()
+}
+
+#[test]
+fn who_stays_on_the_cpu_of_the_interrupts_is_sent_to_others() {
+    let storm = || interrupts(API, 1200 * MS, 60_000);
+    assert_eq!(pasted(Some("1"), [storm()]), ["taskset -acp 0,2-3 1001"]);
+    assert_eq!(pasted(Some("0-3"), [storm()]), ["taskset -acp 0,2-3 1001"]);
+    assert_eq!(pasted(None, [storm()]), [""; 0], "where it may run is not known");
+    let elsewhere = |ns| InterruptTick { cpu: 2, ..interrupts(API, ns, 5_000) };
+    assert_eq!(pasted(Some("0-3"), [storm(), elsewhere(130 * MS)]).len(), 1);
+    assert_eq!(pasted(Some("0-3"), [storm(), elsewhere(140 * MS)]), [""; 0], "it moves about");
+    let calls = InterruptTick { kind: InterruptKind::Processor, name: "CAL".into(), ..storm() };
+    assert_eq!(pasted(Some("1"), [calls]), [""; 0], "calls follow their threads");
+}
+
+#[test]
+fn the_interrupt_of_a_device_goes_where_the_service_does_not_run() {
+    let of_disk = |ns, irq| InterruptTick {
+        kind: InterruptKind::Device,
+        irq,
+        name: "nvme0q1; reboot".into(),
+        ..interrupts(API, ns, 9_000)
+    };
+    let own = "taskset -acp 0,2-3 1001";
+    let moved = |list: &str| format!("echo {list} > /proc/irq/36/smp_affinity_list");
+    assert_eq!(pasted(Some("1"), [of_disk(S, Some(36))]), [moved("0,2-3").as_str(), own]);
+    let shared = pasted(Some("0-1"), [of_disk(S, Some(36))]);
+    assert_eq!(shared, [moved("2-3").as_str(), "taskset -acp 0 1001"]);
+    assert_eq!(pasted(Some("1"), [of_disk(S, None)]), [own], "which one it is, is not known");
+    let less = [interrupts(API, S, 9_000), of_disk(S / 2, Some(36))];
+    assert_eq!(pasted(Some("1"), less), [own], "most of the loss would be left");
+}

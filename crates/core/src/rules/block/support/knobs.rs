@@ -5,7 +5,7 @@
 use crate::finding::{Cause, Entity, EntityKind, Evidence, Share, Unit};
 use crate::recording::{DevId, Source};
 use crate::rules::words::{evidence, ticked};
-use crate::text::Target;
+use crate::text::{Target, chosen};
 use crate::view::View;
 
 /// Directory of the `vm.*` sysctls.
@@ -46,14 +46,6 @@ pub(in crate::rules::block) fn queue_file(
     name: &str,
 ) -> Option<Target> {
     Target::plain("/sys/block/", &format!("{}/queue/{name}", view.block().device_name(device)))
-}
-
-/// The active scheduler of a line like `none [mq-deadline] kyber`.
-fn chosen(schedulers: &str) -> &str {
-    schedulers
-        .split_once('[')
-        .and_then(|(_, rest)| rest.split_once(']'))
-        .map_or(schedulers.trim(), |(name, _)| name)
 }
 
 /// Evidence lines with the settings that affect a device, one per group: flusher, queue, mounts, cgroup limits.
@@ -158,15 +150,4 @@ pub(in crate::rules::block) fn cause(view: &View, path: &str, share: Share, note
     entity.value = view.block().setting(path).map(|value| value.trim().to_owned());
     entity.note = Some(note.to_owned());
     Cause { entity, share }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::chosen;
-
-    #[test]
-    fn the_scheduler_in_brackets_is_the_one() {
-        assert_eq!(chosen("none [mq-deadline] kyber"), "mq-deadline");
-        assert_eq!(chosen("none\n"), "none");
-    }
 }
