@@ -121,6 +121,7 @@ fn blame(bound: &CauseBound, run: &Observed) -> Check {
     let matches = |cause: &&Cause| {
         (bound.comm.is_none() || cause.entity.comm == bound.comm)
             && (cgroup.is_none() || cause.entity.cgroup == cgroup)
+            && (bound.key.is_none() || cause.entity.key == bound.key)
             && bound.address.as_ref().is_none_or(|address| is_at(&cause.entity, address))
     };
     let finding = run.report.findings.iter().find(|finding| finding.code == bound.code);
@@ -140,7 +141,7 @@ fn blame(bound: &CauseBound, run: &Observed) -> Check {
     let own: f64 = causes.filter(is_aside).map(|cause| cause.share.get()).sum();
     let left = 1.0 - own - finding.map_or(0.0, |finding| run.outside_share(finding));
     let share = if left > 0.0 { share / left } else { 0.0 };
-    let who = [&bound.comm, &bound.cgroup, &bound.address];
+    let who = [&bound.comm, &bound.cgroup, &bound.address, &bound.key];
     let who = who.map(Option::as_ref);
     let who: Vec<_> = who.into_iter().flatten().map(|name| format!("`{name}`")).collect();
     let seen = match finding {

@@ -153,6 +153,8 @@ pub(crate) struct CauseBound {
     pub(crate) cgroup: Option<String>,
     /// Address of the socket or the other end of a connection. Without a port: any port of it. Absent = any.
     pub(crate) address: Option<String>,
+    /// Name of a setting. Absent = any cause.
+    pub(crate) key: Option<String>,
     /// Their share of the victim's loss, 0..1.
     pub(crate) min_share: f64,
 }
@@ -207,8 +209,10 @@ impl Scenario {
                 cause.min_share
             );
             ensure!(
-                cause.comm.is_some() || cause.cgroup.is_some() || cause.address.is_some(),
-                "`cause` needs `comm`, `cgroup` or `address`"
+                [&cause.comm, &cause.cgroup, &cause.address, &cause.key]
+                    .into_iter()
+                    .any(Option::is_some),
+                "`cause` needs `comm`, `cgroup`, `address` or `key`"
             );
         }
         let comms: Vec<&str> =
