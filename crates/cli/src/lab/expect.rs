@@ -117,10 +117,14 @@ fn is_at(entity: &Entity, address: &str) -> bool {
 }
 
 fn blame(bound: &CauseBound, run: &Observed) -> Check {
-    let cgroup = bound.cgroup.as_ref().map(|path| format!("{}/{path}", run.lab_cgroup));
+    // In the trees of other controllers, the lab's cgroups are beside each other.
+    let cgroups = bound
+        .cgroup
+        .as_ref()
+        .map(|path| ['/', '-'].map(|joint| Some(format!("{}{joint}{path}", run.lab_cgroup))));
     let matches = |cause: &&Cause| {
         (bound.comm.is_none() || cause.entity.comm == bound.comm)
-            && (cgroup.is_none() || cause.entity.cgroup == cgroup)
+            && cgroups.as_ref().is_none_or(|any| any.contains(&cause.entity.cgroup))
             && (bound.key.is_none() || cause.entity.key == bound.key)
             && bound.address.as_ref().is_none_or(|address| is_at(&cause.entity, address))
     };
