@@ -150,7 +150,7 @@ fn add_details(file: &str, connection: &rusqlite::Connection) {
         connection.execute(sql, [n]).unwrap();
         for sql in [
             "INSERT INTO resent SELECT 2000700 + ?1, min(tick), 1, 7, ?2, ?2, 1, 2, 0, 0, 1, 9, 0, 1, 8, 7, 9, 2, 40, 3 FROM tick",
-            "INSERT INTO sending SELECT 2000900 + ?1, min(tick), 1, 7, ?2, ?2, 1, nullif(?1 % 3, 2), 9, 5, 2, 7, 8192, 87040, 9 FROM tick",
+            "INSERT INTO sending SELECT 2000900 + ?1, min(tick), 1, 7, ?2, ?2, nullif(?1 % 2, 0), 1, nullif(?1 % 3, 2), 9, 5, 2, 7, 8192, 87040, 9 FROM tick",
             "INSERT INTO unread SELECT 2001000 + ?1, min(tick), 1, nullif(?1, 0), 2, 10, 1, 3, 3, 2, 1, 0, 1, 9, ?2, ?2, 64 FROM tick",
             "INSERT INTO datagrams SELECT 2000300 + ?1, min(tick), 1, 7, ?2, nullif(?2, ''), 5, 9, 9, 9 FROM tick",
             "INSERT INTO interrupts SELECT 2000800 + ?1, min(tick), 1, 3, 'device', 36, ?2, 'interrupts', 900, 7, 200, 2 FROM tick",
