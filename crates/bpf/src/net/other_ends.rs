@@ -24,10 +24,9 @@ pub(super) fn find(
     let asks = |it: &Ends| seen_from_there(it).map(|pair| key(&pair));
     let keys: Vec<Option<Vec<u8>>> = of.iter().take(MOST_ASKED).map(asks).collect();
     let nobody = [0; size_of::<net_holder>()];
-    for key in keys.iter().flatten() {
-        asked.update(key, &nobody, MapFlags::ANY).map_err(failed)?;
-    }
-    let looked = object.iterate_process(plan::ON_OTHER_END, 0);
+    let mut fill = keys.iter().flatten().map(|key| asked.update(key, &nobody, MapFlags::ANY));
+    let filled = fill.try_for_each(|result| result.map_err(failed));
+    let looked = filled.and_then(|()| object.iterate_process(plan::ON_OTHER_END, 0));
     let mut found = Vec::new();
     for key in &keys {
         let holder = key.as_ref().and_then(|key| asked.lookup(key, MapFlags::ANY).ok()?);
