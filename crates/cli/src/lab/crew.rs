@@ -193,6 +193,16 @@ impl CrewArgs {
         let open = File::options().create(true).write(true).truncate(false).open(&self.file);
         open.with_context(|| format!("cannot open `{}`", self.file.display()))
     }
+
+    /// Not where work is handed out that is late: each thread that is woken runs before the one that wakes them, and what
+    /// measuring takes delays all others.
+    fn measures_sleep(&self) -> bool {
+        self.waits_for != WaitsFor::Thread || self.meanwhile == Meanwhile::Sleeps
+    }
+
+    fn stalls(&self) -> Result<Stalls> {
+        if self.measures_sleep() { Stalls::of_this_thread() } else { Ok(Stalls::unmeasured()) }
+    }
 }
 
 /// What the threads share.
@@ -246,7 +256,7 @@ pub(crate) fn work_until_told(args: &CrewArgs) -> Result<()> {
     let window: Window = line.parse()?;
     let summary = Summary::of_answers(&answers, window);
     let slept = calls.within(window).beside(led.within(window));
-    let summary = Summary { slept: Some(slept), ..summary };
+    let summary = Summary { slept: args.measures_sleep().then_some(slept), ..summary };
     println!("{}", serde_json::to_string(&summary)?);
     Ok(())
 }
@@ -265,7 +275,7 @@ fn lead(args: &CrewArgs, shared: &Shared) -> Result<Calls> {
         WaitsFor::Thread => c"dispatcher",
     });
     let file = args.open()?;
-    let mut stalls = Stalls::of_this_thread()?;
+    let mut stalls = args.stalls()?;
     let hold = |stalls: &mut Stalls| -> Result<()> {
         let sleep = || std::thread::sleep(Duration::from_micros(args.hold_us));
         match args.meanwhile {
@@ -315,7 +325,7 @@ type Answers = Vec<(u64, u64)>;
 fn work(args: &CrewArgs, shared: &Shared) -> Result<(Answers, Calls)> {
     name(c"worker");
     let file = args.open()?;
-    let (mut answers, mut stalls) = (Vec::new(), Stalls::of_this_thread()?);
+    let (mut answers, mut stalls) = (Vec::new(), args.stalls()?);
     let mut due_ns = now_ns(ClockId::Monotonic);
     while !shared.stop.load(Ordering::Relaxed) {
         if args.waits_for != WaitsFor::Thread {
@@ -336,10 +346,7 @@ fn work(args: &CrewArgs, shared: &Shared) -> Result<(Answers, Calls)> {
                     let work = shared.handed_out.wait_while(work, |due| *due <= last);
                     *work.unwrap_or_else(PoisonError::into_inner)
                 };
-                due_ns = match args.meanwhile {
-                    Meanwhile::Sleeps => stalls.during(For::Idle, wait),
-                    _ => stalls.until_due(wait),
-                };
+                due_ns = stalls.during(For::Idle, wait);
                 if args.retry_us > 0 {
                     let retry = || std::thread::sleep(Duration::from_micros(args.retry_us));
                     stalls.during(For::Timer, retry);

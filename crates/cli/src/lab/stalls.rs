@@ -50,7 +50,8 @@ impl Slept {
 
 /// The sleeps of a thread.
 pub(crate) struct Stalls {
-    schedstat: File,
+    /// `None` = it is not measured.
+    schedstat: Option<File>,
     /// For what, when the call began and ended, and how much of that it slept.
     calls: Vec<(For, [u64; 2], u64)>,
 }
@@ -58,45 +59,37 @@ pub(crate) struct Stalls {
 impl Stalls {
     /// Those of the thread that calls.
     pub(crate) fn of_this_thread() -> Result<Self> {
-        Ok(Self { schedstat: File::open("/proc/thread-self/schedstat")?, calls: Vec::new() })
+        Ok(Self { schedstat: Some(File::open("/proc/thread-self/schedstat")?), calls: Vec::new() })
+    }
+
+    /// None: of a thread that measuring would make late itself.
+    pub(crate) fn unmeasured() -> Self {
+        Self { schedstat: None, calls: Vec::new() }
     }
 
     /// Does what may sleep.
     pub(crate) fn during<T>(&mut self, what: For, call: impl FnOnce() -> T) -> T {
-        let (from_ns, awake_ns) = (now_ns(ClockId::Monotonic), self.awake_ns());
+        let Some(schedstat) = &self.schedstat else { return call() };
+        let (from_ns, before_ns) = (now_ns(ClockId::Monotonic), awake_ns(schedstat));
         let result = call();
-        let (to_ns, then_ns) = (now_ns(ClockId::Monotonic), self.awake_ns());
-        let slept_ns = (to_ns - from_ns).saturating_sub(then_ns.saturating_sub(awake_ns));
+        let (to_ns, then_ns) = (now_ns(ClockId::Monotonic), awake_ns(schedstat));
+        let slept_ns = (to_ns - from_ns).saturating_sub(then_ns.saturating_sub(before_ns));
         self.calls.push((what, [from_ns, to_ns], slept_ns));
         result
-    }
-
-    /// The same for work that another thread hands out, which says when it was due: until then the other one slept on its own
-    /// timer, and nobody was late.
-    pub(crate) fn until_due(&mut self, call: impl FnOnce() -> u64) -> u64 {
-        let due_ns = self.during(For::Others, call);
-        if let Some((_, [from_ns, to_ns], slept_ns)) = self.calls.pop() {
-            let edge_ns = due_ns.clamp(from_ns, to_ns);
-            let part = (edge_ns - from_ns) as f64 / (to_ns - from_ns).max(1) as f64;
-            let early_ns = (slept_ns as f64 * part) as u64;
-            self.calls.push((For::Idle, [from_ns, edge_ns], early_ns));
-            self.calls.push((For::Others, [edge_ns, to_ns], slept_ns - early_ns));
-        }
-        due_ns
-    }
-
-    /// How long the thread has run, and waited for a CPU: the first two numbers of the file.
-    fn awake_ns(&self) -> u64 {
-        let mut text = [0; 64];
-        let length = self.schedstat.read_at(&mut text, 0).unwrap_or(0);
-        let text = std::str::from_utf8(&text[..length]).unwrap_or_default();
-        text.split_ascii_whitespace().take(2).filter_map(|it| it.parse::<u64>().ok()).sum()
     }
 
     /// The calls, when the thread is over.
     pub(crate) fn calls(self) -> Calls {
         Calls(self.calls)
     }
+}
+
+/// How long a thread has run, and waited for a CPU: the first two numbers of the file.
+fn awake_ns(schedstat: &File) -> u64 {
+    let mut text = [0; 64];
+    let length = schedstat.read_at(&mut text, 0).unwrap_or(0);
+    let text = std::str::from_utf8(&text[..length]).unwrap_or_default();
+    text.split_ascii_whitespace().take(2).filter_map(|it| it.parse::<u64>().ok()).sum()
 }
 
 /// The calls of a thread, or of several.
@@ -145,24 +138,6 @@ mod tests {
         // The kernel adds to its sums at ticks and switches.
         assert!(slept.timer_ns >= 50_000_000, "{slept:?}");
         assert!(slept.others_ns < 15_000_000, "{slept:?}");
-    }
-
-    #[test]
-    fn work_that_is_not_due_yet_is_nobodys_delay() {
-        let begin_ns = now_ns(ClockId::Monotonic);
-        let mut stalls = Stalls::of_this_thread().unwrap();
-        let due_ns = stalls.until_due(|| {
-            std::thread::sleep(Duration::from_millis(30));
-            let due_ns = now_ns(ClockId::Monotonic);
-            std::thread::sleep(Duration::from_millis(60));
-            due_ns
-        });
-        let calls = stalls.calls();
-        assert_eq!(calls.0[0].1[1], due_ns);
-        let window = Window { from_ns: begin_ns, to_ns: now_ns(ClockId::Monotonic) };
-        let slept = calls.within(window);
-        assert!(slept.idle_ns >= 25_000_000 && slept.others_ns >= 50_000_000, "{slept:?}");
-        assert!(slept.idle_ns < slept.others_ns, "{slept:?}");
     }
 
     #[test]
