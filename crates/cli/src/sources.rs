@@ -8,9 +8,10 @@ use crate::collect::{
     SettingsCollector, SyscallCollector, possible_cpus, without_writeback,
 };
 use crate::failure::{Exit, Failure};
-use deburr_bpf::irq::{IrqPlan, IrqProbe};
+use deburr_bpf::irq::{IrqPlan, IrqProbe, Serving};
 use deburr_core::recording::{Source, State};
 use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 /// An open collector.
@@ -26,7 +27,7 @@ impl Running {
     }
 }
 
-/// The probes that share nothing with that of the scheduler.
+/// The probes that share with that of the scheduler no more than what was made before both.
 struct Loaded {
     interrupts: Result<(IrqPlan, IrqProbe), String>,
     block: Result<LoadedBlock, String>,
@@ -38,6 +39,7 @@ struct Loaded {
 struct Loading {
     cpus: u32,
     has_target: bool,
+    serving: Option<Arc<Serving>>,
     /// `None` = no thread could be created.
     thread: Option<JoinHandle<Loaded>>,
 }
@@ -45,22 +47,25 @@ struct Loading {
 impl Loading {
     fn start(cx: &Context) -> Self {
         let (cpus, has_target) = (possible_cpus(&cx.roots), cx.has_target);
+        // Without it, it is not told by which interrupts threads are woken.
+        let serving = Serving::new(cpus).ok().map(Arc::new);
         let thread = thread::Builder::new().name("deburr-load".into());
-        let thread = thread.spawn(move || load(cpus, has_target)).ok();
-        Self { cpus, has_target, thread }
+        let of_thread = serving.clone();
+        let thread = thread.spawn(move || load(cpus, has_target, of_thread.as_deref())).ok();
+        Self { cpus, has_target, serving, thread }
     }
 
     fn finish(self) -> Loaded {
         match self.thread {
             Some(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-            None => load(self.cpus, self.has_target),
+            None => load(self.cpus, self.has_target, self.serving.as_deref()),
         }
     }
 }
 
-fn load(cpus: u32, has_target: bool) -> Loaded {
+fn load(cpus: u32, has_target: bool, serving: Option<&Serving>) -> Loaded {
     Loaded {
-        interrupts: InterruptCollector::load(cpus),
+        interrupts: InterruptCollector::load(cpus, serving),
         block: LoadedBlock::load(cpus),
         net: LoadedNet::load(cpus, has_target),
     }
@@ -72,7 +77,7 @@ pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
     let mut running = vec![Running::new(&[Source::CgroupCpu], CgroupCollector::open(cx))];
     let mut missing = Vec::new();
     let (mut threads, mut watched) = (None, None);
-    match SchedCollector::open(cx) {
+    match SchedCollector::open(cx, loading.serving.as_deref()) {
         Ok(sched) => {
             threads = sched.thread_maps();
             watched = sched.watched();

@@ -16,6 +16,7 @@
 #include <bpf/bpf_core_read.h>
 #include "irq.h"
 #include "read.bpf.h"
+#include "serving.bpf.h"
 
 #define PREEMPT_MASK 0x000000ff
 
@@ -101,11 +102,16 @@ static __always_inline void add(struct irq_cpu *area, __u64 *cell, struct irq_ke
 
 /* --- hard interrupts --- */
 
-static __always_inline int hard_began(void)
+static __always_inline int hard_began(__u8 kind, __u32 line)
 {
 	__u32 cpu;
 	struct irq_cpu *area = this_cpu(&cpu);
+	struct irq_serving *serves = served_by(cpu);
 
+	if (serves) {
+		serves->line = line;
+		serves->hard = 1 + kind;
+	}
 	if (!area)
 		return 0;
 	area->runs++;
@@ -117,8 +123,11 @@ static __always_inline int hard_ended(__u8 kind, __u32 line)
 {
 	struct irq_key key = { .kind = kind, .line = line };
 	struct irq_cpu *area = this_cpu(&key.cpu);
+	struct irq_serving *serves = served_by(key.cpu);
 	__u64 now = bpf_ktime_get_ns(), since, ns;
 
+	if (serves)
+		serves->hard = 0;
 	if (!area)
 		return 0;
 	area->runs++;
@@ -135,7 +144,7 @@ static __always_inline int hard_ended(__u8 kind, __u32 line)
 SEC("tp_btf/irq_handler_entry")
 int on_device_began(unsigned long long *ctx)
 {
-	return hard_began();
+	return hard_began(IRQ_DEVICE, arg(ctx, 0));
 }
 
 SEC("tp_btf/irq_handler_exit")
@@ -147,7 +156,7 @@ int on_device_ended(unsigned long long *ctx)
 SEC("tp_btf/local_timer_entry")
 int on_timer_began(unsigned long long *ctx)
 {
-	return hard_began();
+	return hard_began(IRQ_TIMER, 0);
 }
 
 SEC("tp_btf/local_timer_exit")
@@ -165,7 +174,7 @@ static __always_inline int call_began(void)
 		return 0;
 	area->call_seen++;
 	area->call_watch_number = watch_number;
-	return hard_began();
+	return hard_began(IRQ_CALL, 0);
 }
 
 static __always_inline int call_ended(void)
@@ -173,8 +182,9 @@ static __always_inline int call_ended(void)
 	__u32 cpu;
 	struct irq_cpu *area = this_cpu(&cpu);
 
-	if (!area || area->call_watch_number != watch_number)
-		return 0;
+	/* It began while it was not watched, or before. */
+	if (area && area->call_watch_number != watch_number)
+		area->hard_since_ns = 0;
 	return hard_ended(IRQ_CALL, 0);
 }
 
@@ -229,6 +239,7 @@ int on_soft_began(unsigned long long *ctx)
 {
 	__u32 cpu;
 	struct irq_cpu *area = this_cpu(&cpu);
+	struct irq_serving *serves = served_by(cpu);
 
 	if (!area)
 		return 0;
@@ -236,6 +247,10 @@ int on_soft_began(unsigned long long *ctx)
 	area->soft_seen++;
 	area->watch_number = watch_number;
 	area->context = context_of(area);
+	if (serves) {
+		serves->context = area->context;
+		serves->soft = 1 + (__u32)arg(ctx, 0);
+	}
 	area->hard_before_ns = area->hard_ns;
 	area->soft_since_ns = bpf_ktime_get_ns();
 	return 0;
@@ -246,8 +261,11 @@ int on_soft_ended(unsigned long long *ctx)
 {
 	struct irq_key key = { .kind = IRQ_SOFT, .line = arg(ctx, 0) };
 	struct irq_cpu *area = this_cpu(&key.cpu);
+	struct irq_serving *serves = served_by(key.cpu);
 	__u64 since, now, ns, hard;
 
+	if (serves)
+		serves->soft = 0;
 	if (!area)
 		return 0;
 	area->runs++;

@@ -33,6 +33,16 @@ struct irq_key {
 	__u8 pad;
 };
 
+/* Which interrupts a CPU serves: soft ones begin when hard ones are over, and are interrupted by
+ * them. */
+struct irq_serving {
+	__u32 soft;    /* 1 + the vector of a soft interrupt; 0 = none, or not known */
+	__u32 context; /* of that: enum irq_context */
+	__u32 hard;    /* 1 + enum irq_kind; 0 = none, or not known */
+	__u32 line;    /* of that, if it is a device's */
+	__u32 pad[12];
+};
+
 /* Sums of one kind of interrupt on one CPU, while threads of one process held it, in one second. */
 struct irq_sum {
 	__u64 ns; /* hard interrupts that came meanwhile are not in it */
@@ -75,6 +85,7 @@ struct irq_cpu {
 };
 
 _Static_assert(sizeof(struct irq_key) == 16, "no hidden padding");
+_Static_assert(sizeof(struct irq_serving) == 64, "CPUs do not share cache lines");
 _Static_assert(sizeof(struct irq_sum) == 72, "no hidden padding");
 _Static_assert(sizeof(struct irq_cpu) == 128, "CPUs do not share cache lines");
 

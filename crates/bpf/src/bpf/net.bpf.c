@@ -77,6 +77,17 @@ static __always_inline void note_ends(struct net_ends *ends, __u64 *cell, __u64 
 	note_owner(ends, cell, sock);
 }
 
+/* The socket of the kernel that is behind an open file; 0 = it has none. */
+static __always_inline __u64 socket_of(__u64 *cell, struct file *file)
+{
+	__u64 socket;
+
+	if ((file->f_inode->i_mode & S_IFMT) != S_IFSOCK)
+		return 0;
+	socket = address_of(cell, file->private_data);
+	return socket ? ADDRESS_AT(cell, struct socket, socket, sk) : 0;
+}
+
 static __always_inline void note_timer(struct net_resent *event, __u64 sock)
 {
 	event->rto_jiffies = NUMBER_AT(struct inet_connection_sock, sock, icsk_rto);

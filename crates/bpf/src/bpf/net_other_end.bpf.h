@@ -52,12 +52,9 @@ int on_other_end(struct bpf_iter__task_file *ctx)
 	__u32 tgid;
 	bool is_v4;
 
-	if (!file || !task || (file->f_inode->i_mode & S_IFMT) != S_IFSOCK)
+	if (!file || !task)
 		return 0;
-	sock = address_of(cell, file->private_data);
-	if (!sock)
-		return 0;
-	sock = ADDRESS_AT(cell, struct socket, sock, sk);
+	sock = socket_of(cell, file);
 	if (!sock)
 		return 0;
 	is_v4 = NUMBER_AT(struct sock, sock, __sk_common.skc_family) == AF_INET;

@@ -56,12 +56,9 @@ int on_file(struct bpf_iter__task_file *ctx)
 	__u64 sock, *cell = &cell_of_files;
 	__u16 family;
 
-	if (!file || (file->f_inode->i_mode & S_IFMT) != S_IFSOCK)
+	if (!file)
 		return 0;
-	sock = address_of(cell, file->private_data);
-	if (!sock)
-		return 0;
-	sock = ADDRESS_AT(cell, struct socket, sock, sk);
+	sock = socket_of(cell, file);
 	if (!sock)
 		return 0;
 	family = NUMBER_AT(struct sock, sock, __sk_common.skc_family);

@@ -8,6 +8,8 @@
 #ifndef DEBURR_SCHED_H
 #define DEBURR_SCHED_H
 
+#include "sched_sleep.h"
+
 /* States of the wall-time ledger: indices of sched_thread.in_state_ns. */
 enum sched_state {
 	ST_ON_CPU = 0,
@@ -240,106 +242,6 @@ struct sched_spill_key {
 	__u32 culprit;
 };
 
-/* --- on what watched threads sleep --- */
-
-/* Numbers of system calls are below this. */
-#define SLEEP_CALLS 512
-/* Sleeps in a CPU's log. */
-#define SLEEPS 1024
-
-/* What a thread does in the kernel if it is not in a system call that is known. */
-enum sleep_call {
-	SLEEP_NO_CALL = -1, /* a page fault, or another exception */
-	SLEEP_KERNEL = -2,  /* it works for the kernel only */
-	SLEEP_COMPAT = -3,  /* a call of a 32-bit program */
-	SLEEP_UNKNOWN = -4,
-};
-
-/* In what a thread was woken. */
-enum sleep_context {
-	CTX_UNKNOWN = 0,
-	CTX_TASK = 1, /* by the thread that the CPU ran */
-	CTX_SOFTIRQ = 2,
-	CTX_HARDIRQ = 3,
-	CTX_NMI = 4,
-	CTX_NOT_YET = 5, /* it sleeps on */
-	CTX_SOCKET = 6,  /* CTX_SOFTIRQ; the CPU ran a thread in a call on an internet socket */
-};
-
-/* The kernel's lock for which a thread sleeps. All but SLEEP_NO_LOCK and SLEEP_MMAP_LOCK are 1 +
- * the kinds of include/linux/hung_task.h. */
-enum sleep_lock {
-	SLEEP_NO_LOCK = 0,
-	SLEEP_MUTEX = 1,
-	SLEEP_SEMAPHORE = 2,
-	SLEEP_RWSEM_READ = 3,
-	SLEEP_RWSEM_WRITE = 4,
-	SLEEP_MMAP_LOCK = 5, /* of its own address space */
-};
-
-/* A thread whose sleeps are recorded. Free when `tid` is 0. */
-struct sched_watch {
-	__u32 tid;
-	__u32 waker_tid; /* whom the CPU ran that woke it last; 0 = nobody */
-	__u32 waker_tgid;
-	__s16 waker_call; /* in which call: its number, or enum sleep_call */
-	__u8 context;     /* enum sleep_context; CTX_UNKNOWN = it was not woken since it slept */
-	__u8 ended;
-	__u64 owed_ns; /* sleep that no record stands for yet */
-	__u64 told_ns; /* how much of the sleep that began at told_since_ns is accounted for */
-	__u64 told_since_ns;
-	__u64 cell; /* numbers are stored here and read back, so that the verifier forgets them */
-	/* The connection of TCP on which it last found something to read, and what it had sent by
-	 * then. */
-	__u64 client;
-	__u32 client_seq;
-	__u16 client_port;
-	__u16 client_polled; /* an event poll found it, which serves many */
-};
-
-/* A sleep of a watched thread. Times are those of the run queues' clock. */
-struct sched_sleep {
-	__u64 since_ns;
-	__u64 slept_ns;
-	__u64 stands_for_ns; /* sleep of this thread since its last record */
-	__u64 argument[3];   /* of its system call */
-	__u64 inode;         /* of the file that the first argument means */
-	__u8 kind[8];        /* beginning of the name of a file without a type: "[eventpo" */
-	__u32 device;
-	__u32 tid;
-	__u32 tgid;
-	__u32 waker_tid;
-	__u32 waker_tgid;
-	__u32 peer;      /* process at the other end of a unix socket; 0 = not known */
-	__u32 remote[4]; /* address of a socket's other end, in network order; of a lock, in two
-			    parts */
-	__s16 call;      /* number of the system call, or enum sleep_call */
-	__s16 waker_call;
-	__u16 local_port; /* of a sleep on no socket: of a connection on which something was read
-			     that is not answered */
-	__u16 remote_port;
-	__u16 mode;   /* type of the file; 0 = none is known */
-	__u16 family; /* of a socket; 0 = it is none */
-	__u16 socket_type;
-	__u8 socket_state;
-	__u8 state;      /* of the ledger */
-	__u8 context;    /* enum sleep_context */
-	__u8 mark;       /* a unix socket that was bound, or whose listener was; one of TCP on
-			    which its process has sent, and has not read yet */
-	__u8 ready;      /* the socket is the one that is ready of several */
-	__u8 lock;       /* enum sleep_lock; not told of who sleeps in a call on a socket */
-	__u32 write_seq; /* number of the next byte that is sent by a socket of TCP */
-};
-
-/* The sleeps that ended on a CPU. */
-struct sched_sleeps {
-	__u64 head; /* sleeps ever written */
-	__u64 cell;
-	struct sched_sleep sleep[SLEEPS];
-};
-
-_Static_assert(sizeof(struct sched_watch) == 64, "no hidden padding");
-_Static_assert(sizeof(struct sched_sleep) == 128, "two cache lines");
 _Static_assert(sizeof(struct sched_thread) == 192, "three cache lines");
 _Static_assert(sizeof(struct sched_blame) == 32 + 16 * CULPRITS, "no hidden padding");
 _Static_assert(sizeof(struct sched_waits) == 704, "eleven cache lines");

@@ -9,10 +9,14 @@
  */
 
 #include "context.bpf.h"
+#include "irq.h"
+#include "serving.bpf.h"
 
 /* Sleep for which a thread has one record when a sleep ends, and while it sleeps on. */
 __u64 sleep_quantum_ns = 1000000;
 __u64 asleep_quantum_ns = 1000000;
+/* That of a watch is written wherever its thread is woken, which may be meanwhile. */
+__u64 asleep_cell = 0;
 /* What on_own_call saw of its caller, whose thread id is `own_tid`. */
 __u32 own_tid = 0;
 __u64 own_regs = 0;
@@ -86,6 +90,8 @@ __noinline int end_sleep(__u32 cpu_id)
 		sleep->waker_call = w->waker_call;
 	}
 	note_call(sleep, w, &log->cell, cpu_id, area->cpu.scratch.task);
+	if (sleep->family)
+		sleep->device = w->waker_to;
 	note_lock(sleep, &log->cell, area->cpu.scratch.task);
 	note_request(w);
 	barrier();
@@ -148,8 +154,8 @@ int on_asleep(struct bpf_iter__task *ctx)
 	sleep.tgid = t->tgid;
 	sleep.state = state;
 	sleep.context = CTX_NOT_YET;
-	note_call(&sleep, w, &w->cell, polled_by_iterator, address_of(&w->cell, task));
-	note_lock(&sleep, &w->cell, address_of(&w->cell, task));
+	note_call(&sleep, w, &asleep_cell, polled_by_iterator, address_of(&asleep_cell, task));
+	note_lock(&sleep, &asleep_cell, address_of(&asleep_cell, task));
 	bpf_seq_write(ctx->meta->seq, &sleep, sizeof(sleep));
 	return 0;
 }
@@ -168,9 +174,10 @@ static __always_inline __u8 context_of(struct sched_area *area, __u64 *cell)
  * woken in a soft interrupt that whoever sends serves itself. One that is interrupted while it
  * reads from a file has nothing to do with the packets.
  */
-static __always_inline bool uses_socket(__u64 *cell, __u64 task, __u64 regs)
+static __always_inline bool uses_socket(struct sched_watch *w, __u64 task, __u64 regs)
 {
-	__u64 file = file_of(cell, task, (__u32)first_argument(regs)), inode, sock;
+	__u64 *cell = &w->cell, inode, sock;
+	__u64 file = file_of(cell, task, (__u32)first_argument(regs));
 	__u16 family;
 
 	if (!file)
@@ -183,7 +190,50 @@ static __always_inline bool uses_socket(__u64 *cell, __u64 task, __u64 regs)
 	if (!sock)
 		return false;
 	family = NUMBER_AT(struct sock, sock, __sk_common.skc_family);
+	w->waker_to = __builtin_bswap16(NUMBER_AT(struct sock, sock, __sk_common.skc_dport));
 	return family == AF_INET || family == AF_INET6;
+}
+
+/* Vectors of soft interrupts, as in include/linux/interrupt.h. */
+#define VECTOR_TIMER    1
+#define VECTOR_NET_TX   2
+#define VECTOR_NET_RX   3
+#define VECTOR_BLOCK    4
+#define VECTOR_IRQ_POLL 5
+#define VECTOR_HRTIMER  8
+
+/* Whether a soft interrupt may be one for the network that the thread itself serves, in its call.
+ */
+static __always_inline bool may_be_own(struct irq_serving *it)
+{
+	return !it || !it->soft || (it->soft == 1 + VECTOR_NET_RX && it->context != IRQ_INTERRUPTS);
+}
+
+/* In which interrupt, if that is known. */
+static __always_inline __u8 interrupt_of(struct sched_watch *w, struct irq_serving *it,
+					 __u8 context)
+{
+	__u32 soft = it->soft, hard = it->hard;
+
+	if (context == CTX_HARDIRQ) {
+		if (hard == 1 + IRQ_TIMER)
+			return CTX_TIMER;
+		if (hard == 1 + IRQ_CALL)
+			return CTX_CALL;
+		if (hard != 1 + IRQ_DEVICE)
+			return context;
+		w->waker_tid = it->line;
+		return CTX_DEVICE;
+	}
+	if (soft == 1 + VECTOR_TIMER)
+		return CTX_KERNEL_TIMER;
+	if (soft == 1 + VECTOR_HRTIMER)
+		return CTX_TIMER;
+	if (soft == 1 + VECTOR_NET_RX || soft == 1 + VECTOR_NET_TX)
+		return CTX_NETWORK;
+	if (soft == 1 + VECTOR_BLOCK || soft == 1 + VECTOR_IRQ_POLL)
+		return CTX_BLOCK;
+	return context;
 }
 
 /*
@@ -198,7 +248,9 @@ int on_waking(unsigned long long *ctx)
 	struct sched_watch *w = watch_of(task->pid);
 	__u32 cpu_id, tid;
 	struct sched_area *area;
+	struct irq_serving *it;
 	__u64 regs = 0, current;
+	__u8 context;
 
 	if (!w)
 		return 0;
@@ -211,9 +263,16 @@ int on_waking(unsigned long long *ctx)
 	w->waker_tid = tid;
 	w->waker_tgid = NUMBER_AT(struct task_struct, current, tgid);
 	w->waker_call = tid ? call_in(&w->cell, current, &regs) : SLEEP_KERNEL;
-	w->context = context_of(area, &w->cell);
-	if (w->context == CTX_SOFTIRQ && w->waker_call >= 0 && uses_socket(&w->cell, current, regs))
-		w->context = CTX_SOCKET;
+	context = context_of(area, &w->cell);
+	if (context == CTX_SOFTIRQ || context == CTX_HARDIRQ) {
+		it = served_by(cpu_id);
+		if (context == CTX_SOFTIRQ && may_be_own(it) && w->waker_call >= 0 &&
+		    uses_socket(w, current, regs))
+			context = it && it->soft ? CTX_SENT : CTX_SOCKET;
+		else if (it)
+			context = interrupt_of(w, it, context);
+	}
+	w->context = context;
 	return 0;
 }
 

@@ -54,10 +54,15 @@ static __always_inline bool asks_first(__u64 sock)
 	       (__u32)NUMBER_AT(struct tcp_sock, sock, bytes_received) == unread;
 }
 
+static __always_inline __u64 client_of(struct sched_watch *w)
+{
+	return w->client & ~CLIENT_POLLED;
+}
+
 /* Whether there is the same connection still that the thread was last seen to read from. */
 static __always_inline bool has_client(struct sched_watch *w)
 {
-	__u64 sock = w->client;
+	__u64 sock = client_of(w);
 
 	return sock && NUMBER_AT(struct sock, sock, __sk_common.skc_num) == w->client_port &&
 	       NUMBER_AT(struct sock, sock, __sk_common.skc_state) == TCP_ESTABLISHED;
@@ -66,7 +71,7 @@ static __always_inline bool has_client(struct sched_watch *w)
 /* Whether nothing was sent on it since. */
 static __always_inline bool owes_answer(struct sched_watch *w)
 {
-	__u64 sock = w->client;
+	__u64 sock = client_of(w);
 
 	return has_client(w) && NUMBER_AT(struct tcp_sock, sock, write_seq) == w->client_seq;
 }
@@ -82,7 +87,7 @@ static __always_inline bool is_unread(__u64 sock)
  * after owes_answer. */
 static __always_inline void note_request(struct sched_watch *w)
 {
-	__u64 sock = w->client;
+	__u64 sock = client_of(w);
 
 	if (sock && is_unread(sock) && has_client(w))
 		w->client_seq = NUMBER_AT(struct tcp_sock, sock, write_seq);
@@ -93,12 +98,11 @@ static __always_inline void note_request(struct sched_watch *w)
 static __always_inline void note_client(struct sched_sleep *sleep, struct sched_watch *w,
 					__u64 sock)
 {
-	if (!is_unread(sock) || (w->client != sock && owes_answer(w)))
+	if (!is_unread(sock) || (client_of(w) != sock && owes_answer(w)))
 		return;
-	w->client = sock;
+	w->client = sock | (sleep->ready ? CLIENT_POLLED : 0);
 	w->client_seq = NUMBER_AT(struct tcp_sock, sock, write_seq);
 	w->client_port = NUMBER_AT(struct sock, sock, __sk_common.skc_num);
-	w->client_polled = sleep->ready;
 }
 
 static __always_inline void note_addresses(struct sched_sleep *sleep, struct sched_watch *w,
@@ -250,6 +254,6 @@ static __always_inline void note_call(struct sched_sleep *sleep, struct sched_wa
 		note_file(sleep, w, cell, file);
 	/* A thread of a runtime that polls for many is at rest when it sleeps on anything else. */
 	if (!sleep->family && owes_answer(w) &&
-	    (!w->client_polled || *(__u64 *)sleep->kind == EVENTPOLL))
+	    (!(w->client & CLIENT_POLLED) || *(__u64 *)sleep->kind == EVENTPOLL))
 		sleep->local_port = w->client_port;
 }

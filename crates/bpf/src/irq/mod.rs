@@ -2,18 +2,23 @@
 //! The probe of interrupts: how long they took, on which CPU, and whose thread held it meanwhile.
 
 mod plan;
+mod serving;
 
 pub use plan::IrqPlan;
+pub use serving::Serving;
 
 pub(crate) use plan::NEEDED;
 
 use crate::mapped::{Mapped, Plain, from_bytes, set};
 use crate::object::LoadedObject;
-use crate::skel::irq::types::{irq_context, irq_cpu, irq_key, irq_kind, irq_lost, irq_sum};
+use crate::skel::irq::types::{
+    irq_context, irq_cpu, irq_key, irq_kind, irq_lost, irq_serving, irq_sum,
+};
 use crate::skel::irq::{IrqSkel, IrqSkelBuilder};
 use libbpf_rs::{MapCore as _, MapFlags};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
+use std::os::fd::AsFd as _;
 
 // SAFETY: generated from C structs of integers and arrays of them; every bit pattern is a value.
 unsafe impl Plain for irq_cpu {}
@@ -23,6 +28,8 @@ unsafe impl Plain for irq_lost {}
 unsafe impl Plain for irq_key {}
 // SAFETY: as above.
 unsafe impl Plain for irq_sum {}
+// SAFETY: as above.
+unsafe impl Plain for irq_serving {}
 
 /// Sums of two seconds: what interrupts each process on a CPU.
 const SUMS_OF_CPU: u32 = 512;
@@ -101,27 +108,33 @@ pub struct Interrupts {
 pub struct IrqProbe {
     object: LoadedObject<IrqSkel<'static>>,
     cpus: Mapped<irq_cpu>,
+    serving: Option<Mapped<irq_serving>>,
     /// Those of [`FREQUENT`] that this kernel has hooks for.
     frequent: Vec<&'static str>,
     watches_frequent: bool,
 }
 
 impl IrqProbe {
-    /// Loads the programs and attaches them. `cpus` = number of possible CPUs of the host.
+    /// Loads the programs and attaches them. `cpus` = number of possible CPUs of the host; `serving` = the table in which it
+    /// says which interrupts they serve.
     ///
     /// # Errors
     /// The error of libbpf or the kernel, with the operation that failed.
-    pub fn open(plan: &IrqPlan, cpus: u32) -> Result<Self, String> {
+    pub fn open(plan: &IrqPlan, cpus: u32, serving: Option<&Serving>) -> Result<Self, String> {
         let object = LoadedObject::load(IrqSkelBuilder::default(), &plan.programs(), |open| {
             let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
             rodata.preempt_minus_rq = plan.preempt_minus_rq;
             open.maps.cpus.set_max_entries(cpus)?;
+            if let Some(serving) = serving {
+                open.maps.serving.reuse_fd(serving.as_fd())?;
+            }
             open.maps.sums.set_max_entries((cpus * SUMS_OF_CPU).clamp(SUMS_OF_CPU * 8, MOST_SUMS))
         })?;
         let areas = Mapped::new(&object.skel.maps.cpus, cpus as usize)?;
+        let serving = serving.map(|serving| Mapped::new(serving, cpus as usize)).transpose()?;
         let loaded = plan.programs();
         let frequent = FREQUENT.into_iter().filter(|name| loaded.contains(name)).collect();
-        let mut probe = Self { object, cpus: areas, frequent, watches_frequent: true };
+        let mut probe = Self { object, cpus: areas, serving, frequent, watches_frequent: true };
         probe.object.attach_all()?;
         Ok(probe)
     }
@@ -159,11 +172,21 @@ impl IrqProbe {
         self.watches_frequent = watch;
         if !watch {
             self.frequent.iter().for_each(|name| self.object.detach(name));
+            self.serve_nothing();
             return Ok(());
         }
         let number = self.data().watch_number;
         set(&mut self.data().watch_number, number.wrapping_add(1));
         self.frequent.iter().rev().try_for_each(|name| self.object.attach(name))
+    }
+
+    /// Of a beginning that was seen, the end may not have been.
+    fn serve_nothing(&self) {
+        let Some(serving) = &self.serving else { return };
+        for cpu in 0..serving.len() {
+            serving.set_u32(cpu, offset_of!(irq_serving, soft), 0);
+            serving.set_u32(cpu, offset_of!(irq_serving, hard), 0);
+        }
     }
 
     /// Takes the sums of a second that has ended.

@@ -72,7 +72,13 @@ mod tests {
             object: Object::Inet(inet),
             unanswered: None,
             lock: None,
-            waker: Waker { context: Context::SoftIrq, tid: 0, tgid: 0, call: Call::Unknown },
+            waker: Waker {
+                context: Context::SoftIrq,
+                tid: 0,
+                tgid: 0,
+                call: Call::Unknown,
+                sends_to: None,
+            },
         }
     }
 

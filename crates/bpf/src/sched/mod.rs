@@ -30,6 +30,7 @@ pub use unseen::UnseenProcess;
 pub use waiting::{Waiter, Waiting};
 pub use watched::Watched;
 
+use crate::irq::Serving;
 use crate::mapped::{Mapped, MappedOnUse, Plain, set};
 use crate::object::LoadedObject;
 use crate::skel::sched::types::{
@@ -172,14 +173,15 @@ impl Clock {
 impl SchedProbe {
     /// Loads the programs, iterates over all threads once, attaches the programs, and makes every CPU switch once. Those
     /// that watch threads are attached by [`SchedProbe::begin_watch`].
-    /// `cpus` = number of possible CPUs of the host.
+    /// `cpus` = number of possible CPUs of the host; `serving` = the table in which the probe of interrupts says which ones
+    /// they serve: without it, it is not told by which a thread is woken.
     ///
     /// # Errors
     /// The error of libbpf or the kernel, with the operation that failed.
-    pub fn open(plan: &Plan, cpus: u32) -> Result<Self, String> {
+    pub fn open(plan: &Plan, cpus: u32, serving: Option<&Serving>) -> Result<Self, String> {
         let names = ProgramNames::of(plan);
         let mut object = LoadedObject::load(SchedSkelBuilder::default(), &names.all(), |open| {
-            configure(open, plan, cpus)
+            configure(open, plan, cpus, serving)
         })?;
         let maps = &object.skel.maps;
         let threads = Mapped::new(&maps.threads, plan.slots as usize)?;
@@ -478,7 +480,12 @@ fn set_affinity(tid: i32, mask: &libc::cpu_set_t) {
     unsafe { libc::sched_setaffinity(tid, size_of_val(mask), mask) };
 }
 
-fn configure(open: &mut OpenSchedSkel<'static>, plan: &Plan, cpus: u32) -> libbpf_rs::Result<()> {
+fn configure(
+    open: &mut OpenSchedSkel<'static>,
+    plan: &Plan,
+    cpus: u32,
+    serving: Option<&Serving>,
+) -> libbpf_rs::Result<()> {
     let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
     rodata.thread_mask = plan.slots - 1;
     rodata.cgroup_v2 = plan.cgroup_v2;
@@ -495,6 +502,9 @@ fn configure(open: &mut OpenSchedSkel<'static>, plan: &Plan, cpus: u32) -> libbp
     let (watches, sleeps) = sizes_for_sleeps(plan, cpus);
     open.maps.watches.set_max_entries(watches)?;
     open.maps.sleeps.set_max_entries(sleeps)?;
+    if let Some(serving) = serving {
+        open.maps.serving.reuse_fd(serving.as_fd())?;
+    }
     open.maps.polled.set_max_entries(if plan.sleeps { cpus + 1 } else { 1 })?;
     open.maps.areas.set_max_entries(cpus)
 }

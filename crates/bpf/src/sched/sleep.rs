@@ -139,17 +139,31 @@ pub enum Context {
     Unknown,
     /// By the thread that the CPU ran.
     Thread,
-    /// In a soft interrupt: the network, or the end of a transfer.
+    /// In a soft interrupt: it is not known in which.
     SoftIrq,
-    /// In a soft interrupt, and the thread that the CPU ran was in a call on a socket of the internet.
+    /// The same, and the thread that the CPU ran was in a call on a socket of the internet.
     Socket,
-    /// In a hard interrupt: a timer, or a device.
+    /// In a soft interrupt for the network, which the thread that the CPU ran served in its own call on such a socket.
+    Sent,
+    /// In a hard interrupt: it is not known in which.
     HardIrq,
+    /// In an interrupt of a timer of high resolution.
+    Timer,
+    /// In an interrupt of the kernel's timer wheel.
+    KernelTimer,
+    /// In an interrupt for the network.
+    Network,
+    /// In an interrupt for block IO that is complete.
+    Disk,
+    /// In a function that another CPU had this one call.
+    OtherCpu,
+    /// In the interrupt of a device, by its number.
+    Device(u32),
     /// It sleeps on.
     NotYet,
 }
 
-/// Who woke a thread. In an interrupt, the thread is whoever the CPU ran meanwhile.
+/// Who woke a thread. In an interrupt, the thread is whoever the CPU ran meanwhile; in that of a device, it is not told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waker {
     /// In what.
@@ -160,6 +174,9 @@ pub struct Waker {
     pub tgid: u32,
     /// What that thread did in the kernel.
     pub call: Call,
+    /// Of [`Context::Socket`] and [`Context::Sent`], where the other thread sleeps on a socket: the port to which the socket
+    /// was connected that this one used. `None` = to none, or it is not known.
+    pub sends_to: Option<u16>,
 }
 
 /// The file that the first argument of a call means.
@@ -328,6 +345,13 @@ fn sleep_of(it: &sched_sleep) -> Sleep {
         3 => Context::HardIrq,
         5 => Context::NotYet,
         6 => Context::Socket,
+        7 => Context::Timer,
+        8 => Context::KernelTimer,
+        9 => Context::Network,
+        10 => Context::Disk,
+        11 => Context::OtherCpu,
+        12 => Context::Device(it.waker_tid),
+        13 => Context::Sent,
         _ => Context::Unknown,
     };
     Sleep {
@@ -347,6 +371,12 @@ fn sleep_of(it: &sched_sleep) -> Sleep {
             tid: it.waker_tid,
             tgid: it.waker_tgid,
             call: Call::of(it.waker_call),
+            sends_to: match context {
+                Context::Socket | Context::Sent if it.family != 0 => {
+                    u16::try_from(it.device).ok().filter(|&port| port != 0)
+                }
+                _ => None,
+            },
         },
     }
 }

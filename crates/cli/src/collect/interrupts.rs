@@ -2,18 +2,16 @@
 //! The BPF probe of interrupts as a collector: what they took from which process, on which CPU.
 
 use super::cost::{Cost, CostCounters};
+use super::irq_devices::DeviceNames;
 use super::{Beat, BeatTime, Collector, Context, Emit, ObservedProcess, possible_cpus};
 use deburr_bpf::TimedRuns;
 use deburr_bpf::facts::facts;
-use deburr_bpf::irq::{self, Interrupts, IrqPlan, IrqProbe, Kind};
+use deburr_bpf::irq::{self, Interrupts, IrqPlan, IrqProbe, Kind, Serving};
 use deburr_core::recording::{
     Coverage, InterruptContext, InterruptKind, InterruptTick, ProcId, Record, Source, State,
 };
-use deburr_core::text::name;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
 
 /// What the probe would add where it is missing.
 const GAIN: &str = "the probe tells which interrupts take time from which process, on which CPU";
@@ -75,9 +73,12 @@ impl CostCounters for IrqProbe {
 
 impl InterruptCollector {
     /// Loads and attaches the probe; `Err` = why there is none.
-    pub(crate) fn load(cpus: u32) -> Result<(IrqPlan, IrqProbe), String> {
+    pub(crate) fn load(
+        cpus: u32,
+        serving: Option<&Serving>,
+    ) -> Result<(IrqPlan, IrqProbe), String> {
         let plan = IrqPlan::new(&facts())?;
-        let probe = IrqProbe::open(&plan, cpus)?;
+        let probe = IrqProbe::open(&plan, cpus, serving)?;
         Ok((plan, probe))
     }
 
@@ -92,7 +93,7 @@ impl InterruptCollector {
         Ok(Self {
             probe,
             partial: (!gaps.is_empty()).then(|| gaps.join("; ")),
-            names: DeviceNames { dir: cx.roots.proc.join("irq"), known: BTreeMap::new() },
+            names: DeviceNames::new(&cx.roots),
             pace: Pace::new(possible_cpus(&cx.roots)),
             cost: Cost::default(),
             t0_ns: 0,
@@ -210,29 +211,6 @@ fn intern(cx: &mut Context, of: &Interrupts, emit: Emit<'_>) -> ProcId {
     processes.intern(roots, cgroups, target, sighting, emit)
 }
 
-/// The names of devices' interrupts: each handler has a directory below that of its interrupt.
-#[derive(Debug)]
-struct DeviceNames {
-    dir: PathBuf,
-    known: BTreeMap<u32, String>,
-}
-
-impl DeviceNames {
-    fn of(&mut self, irq: u32) -> String {
-        self.known.entry(irq).or_insert_with(|| handlers(&self.dir.join(irq.to_string()))).clone()
-    }
-}
-
-fn handlers(dir: &Path) -> String {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    let handlers = entries.filter(|it| it.file_type().is_ok_and(|kind| kind.is_dir()));
-    let mut names: Vec<String> = handlers
-        .map(|it| name::decode(std::os::unix::ffi::OsStrExt::as_bytes(&*it.file_name())))
-        .collect();
-    names.sort_unstable();
-    names.join(", ")
-}
-
 /// The records of a second: what took little from a process is summed over the processes.
 fn ticks(
     mut all: Vec<Interrupts>,
@@ -320,8 +298,7 @@ mod tests {
     }
 
     fn ticks_of(all: Vec<Interrupts>) -> Vec<InterruptTick> {
-        let dir = std::env::temp_dir().join("no such directory");
-        let mut names = DeviceNames { dir, known: BTreeMap::from([(36, "virtio1-req.0".into())]) };
+        let mut names = DeviceNames::of_test(36, "virtio1-req.0");
         ticks(all, SECOND, &mut names, &mut |of| ProcId(of.tgid))
     }
 

@@ -15,6 +15,7 @@ mod diskstats;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod interrupts;
+mod irq_devices;
 mod kept;
 mod listening;
 mod net;

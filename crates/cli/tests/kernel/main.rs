@@ -65,6 +65,7 @@ mod syscalls;
 mod unlucky;
 mod unprivileged;
 mod unread;
+mod wakers;
 mod wakeups;
 mod whole_host;
 mod writeback;

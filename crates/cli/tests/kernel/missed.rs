@@ -47,7 +47,7 @@ fn switches_that_are_lost_are_counted() {
     let needs = Needs { threads: 1000, cgroup_v2: false, quota_in_use: false, sleeps: false };
     let plan = plan(&deburr_bpf::facts::facts(), needs).unwrap();
     let cpus = thread::available_parallelism().unwrap().get();
-    let mut probe = SchedProbe::open(&plan, u32::try_from(cpus).unwrap()).unwrap();
+    let mut probe = SchedProbe::open(&plan, u32::try_from(cpus).unwrap(), None).unwrap();
     let clock = probe.clock().unwrap();
     let waiting = probe.begin_window(clock).unwrap();
     let mut scan = ThreadScan::begin(&probe, &waiting, |_| {});
@@ -122,7 +122,7 @@ fn try_a_wait_behind_somebody() {
     let last = (cpus - 1).to_string();
     let pinned = Command::new("taskset").args(["-pc", &last, &tid]).output().unwrap();
     assert!(pinned.status.success(), "{pinned:?}");
-    let mut probe = SchedProbe::open(&plan, u32::try_from(cpus).unwrap()).unwrap();
+    let mut probe = SchedProbe::open(&plan, u32::try_from(cpus).unwrap(), None).unwrap();
     let _waiting = probe.begin_window(probe.clock().unwrap()).unwrap();
     run_on(0);
     let victim = Spinner::start();

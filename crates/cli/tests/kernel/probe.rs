@@ -34,7 +34,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) fn begin(plan: &Plan) -> Self {
-        let mut probe = SchedProbe::open(plan, cpus()).unwrap();
+        let mut probe = SchedProbe::open(plan, cpus(), None).unwrap();
         let waiting = probe.begin_window(clock(&probe)).unwrap();
         let scan = ThreadScan::begin(&probe, &waiting, |_| {});
         Self { probe, scan, blame: Blame::default() }
@@ -143,7 +143,7 @@ fn every_program_loads_within_its_budget_of_instructions() {
         return;
     }
     let forced = Plan { wakeup_hook: true, task_iterator: true, ..make_plan() };
-    let _probe = SchedProbe::open(&forced, cpus()).unwrap();
+    let _probe = SchedProbe::open(&forced, cpus(), None).unwrap();
     let mut seen = 0;
     for entry in std::fs::read_dir("/proc/self/fdinfo").unwrap() {
         let Ok(text) = std::fs::read_to_string(entry.unwrap().path()) else { continue };

@@ -91,7 +91,7 @@ struct Reader {
 
 impl Reader {
     fn begin() -> Self {
-        let mut probe = SchedProbe::open(&make_plan(), CPUS.min(cpus())).unwrap();
+        let mut probe = SchedProbe::open(&make_plan(), CPUS.min(cpus()), None).unwrap();
         let clock = probe.clock().unwrap();
         let waiting = probe.begin_window(clock).unwrap();
         let mut scan = ThreadScan::begin(&probe, &waiting, |_| {});

@@ -32,7 +32,7 @@ fn the_probe_attaches_to_wake_ups_when_it_begins_to_watch() {
     if !common::root_or_skip("kernel", TEST) {
         return;
     }
-    let mut probe = SchedProbe::open(&make_plan(), cpus()).unwrap();
+    let mut probe = SchedProbe::open(&make_plan(), cpus(), None).unwrap();
     let before = attached(std::process::id());
     if !before.contains(SWITCH) {
         return common::skip("kernel", TEST, "this kernel does not say what a link is attached to");
@@ -73,7 +73,7 @@ fn wake_ups_are_left_alone_until_somebody_is_watched() {
         if !with_target.contains(SWITCH) {
             return Some("this kernel does not say what a link is attached to");
         }
-        if !SchedProbe::open(&make_plan(), cpus()).unwrap().can_watch() {
+        if !SchedProbe::open(&make_plan(), cpus(), None).unwrap().can_watch() {
             return Some("on what threads sleep is not told on this kernel");
         }
         assert!(with_target.contains(WAKE_UP), "{with_target:?}");

@@ -46,6 +46,9 @@ pub struct LedgerPart {
 pub struct Ledger {
     /// The process, group of processes or host.
     pub victim: Entity,
+    /// It is none of the target: the victim of a finding waits for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awaited: bool,
     /// Sum over its threads of the time that each existed within the window. For a host, the sum of the parts.
     pub wall_ns: u64,
     /// Sum over its processes of the largest number of threads that each had in one second.

@@ -136,13 +136,32 @@ pub enum WokenBy {
         /// That process.
         proc: ProcId,
     },
-    /// A soft interrupt: the network, or the end of a transfer.
+    /// A soft interrupt, and it was not seen which: the network, the end of a transfer, or a timer.
     SoftInterrupt,
-    /// A hard interrupt: a timer, or a device.
+    /// A hard interrupt, and it was not seen which: a timer, or a device.
     HardInterrupt,
+    /// A timer of high resolution: a time that a program has set.
+    Timer,
+    /// A timer of the kernel's timer wheel: that of a protocol, or of a wait that the kernel limits.
+    KernelTimer,
+    /// The network.
+    Network,
+    /// Block IO that was complete.
+    Disk,
+    /// A function that another CPU had this one call, as for block IO that is complete.
+    OtherCpu,
+    /// The interrupt of another device.
+    Device,
 }
 
 impl WokenBy {
+    /// Whether a time that the program had set ended it. Where it was not seen which interrupt did, most often one of a timer
+    /// did.
+    #[must_use]
+    pub fn is_timer(&self) -> bool {
+        matches!(self, Self::Timer | Self::HardInterrupt)
+    }
+
     /// The process that ended it.
     #[must_use]
     pub fn process(&self) -> Option<ProcId> {

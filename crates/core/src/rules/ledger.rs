@@ -40,6 +40,7 @@ pub(super) fn of(view: &View, groups: &Groups<'_>, at: usize) -> Option<Ledger> 
     let interrupted = interrupts::taken::of_cpu_time(view, group);
     Some(Ledger {
         victim,
+        awaited: false,
         wall_ns,
         threads,
         parts,
@@ -89,6 +90,7 @@ pub(super) fn of_host(view: &View) -> Option<Ledger> {
     let tails = vec![];
     (wall_ns > 0).then_some(Ledger {
         victim,
+        awaited: false,
         wall_ns,
         threads,
         parts,

@@ -5,14 +5,14 @@ use super::{
     Verdict, block, experiments, ledger, of_recordings, profile, questions, words, worse_first,
 };
 use crate::finding::{
-    Finding, Host, Ledger, NotChecked, Observer, REPORT_SCHEMA, Report, RuledOut, SourceCoverage,
-    Target, TargetEntry, Tool, Unit, Window,
+    EntityKind, Finding, Host, Ledger, NotChecked, Observer, REPORT_SCHEMA, Report, RuledOut,
+    SourceCoverage, Target, TargetEntry, Tool, Unit, Window,
 };
 use crate::recording::{Event, EventKind, ObserverTick, Source, State};
 use crate::rules::candidates::target_is_host;
 use crate::rules::observer::losses;
 use crate::text::units;
-use crate::view::{Role, View};
+use crate::view::{Group, Role, View};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 
@@ -20,6 +20,10 @@ use std::collections::BTreeMap;
 const MAX_LEDGERS: usize = 10;
 /// Maximum number of ledgers for groups without a finding, in the report on a whole host.
 const MAX_LOSERS: usize = 3;
+/// Maximum number of ledgers of those for whom victims wait.
+const MAX_AWAITED: usize = 3;
+/// Least part of a finding's loss for which its victim waits for somebody who has a ledger.
+const LEAST_AWAITED: f64 = 0.1;
 
 /// Runs every rule over a view and builds the report. `live` sets the report's `window.source`: `live`, else
 /// `recording`.
@@ -160,9 +164,35 @@ fn entries(view: &View) -> Vec<TargetEntry> {
     entries
 }
 
-/// Ledgers of the findings' victims, in the order of the findings, then those of the other groups of the target,
-/// largest first. If the target is the whole host: only the few other groups that lost most, and the host's own ledger
-/// first if no finding has a victim with a ledger.
+/// Whether the causes of a finding are whom its victim waits for: what those did meanwhile is the next question.
+fn is_about_waiting_for_others(finding: &Finding) -> bool {
+    ["OFF", "NET"].iter().any(|area| finding.code.starts_with(area))
+}
+
+/// The groups of the processes for which the findings' victims wait and that are none of the target, in the order of the
+/// findings.
+fn awaited(list: &[Group<'_>], findings: &[Finding]) -> Vec<usize> {
+    let causes = findings.iter().filter(|it| is_about_waiting_for_others(it));
+    let causes = causes.flat_map(|it| &it.causes).filter(|it| it.share.get() >= LEAST_AWAITED);
+    let pids = causes.filter(|it| it.entity.kind == EntityKind::Process);
+    let mut all = Vec::new();
+    for pid in pids.filter_map(|it| it.entity.pid) {
+        let is_its = |group: &Group<'_>| {
+            !group.in_target && group.members.iter().any(|(_, it)| it.pid == pid && !it.many)
+        };
+        if let Some(at) = list.iter().position(is_its)
+            && !all.contains(&at)
+        {
+            all.push(at);
+        }
+    }
+    all.truncate(MAX_AWAITED);
+    all
+}
+
+/// Ledgers of the findings' victims, in the order of the findings, then those of whom they wait for, and of the other groups
+/// of the target, largest first. If the target is the whole host: only the few other groups that lost most, and the host's own
+/// ledger first if no finding has a victim with a ledger.
 fn ledgers(view: &View, findings: &[Finding]) -> Vec<Ledger> {
     let groups = view.groups();
     let list = groups.list();
@@ -177,6 +207,7 @@ fn ledgers(view: &View, findings: &[Finding]) -> Vec<Ledger> {
     }
     let of = |at: usize| ledger::of(view, &groups, at);
     let mut ledgers: Vec<Ledger> = chosen.into_iter().filter_map(of).collect();
+    let awaited = awaited(list, findings).into_iter().filter_map(of);
     if target_is_host(view) {
         if ledgers.is_empty() {
             ledgers.extend(ledger::of_host(view));
@@ -185,6 +216,7 @@ fn ledgers(view: &View, findings: &[Finding]) -> Vec<Ledger> {
         rest.sort_by_key(|&at| std::cmp::Reverse(ledger::lost_ns(&list[at])));
         rest.truncate(MAX_LOSERS);
     }
+    ledgers.extend(awaited.map(|ledger| Ledger { awaited: true, ..ledger }));
     ledgers.extend(rest.into_iter().filter_map(of));
     ledgers.truncate(MAX_LEDGERS);
     ledgers

@@ -164,6 +164,7 @@ fn of_thread(it: &ThreadLedger, pid: Option<u32>) -> Ledger {
     let (in_kernel, interrupted, asleep, tails) = (None, None, vec![], vec![]);
     Ledger {
         victim,
+        awaited: false,
         wall_ns,
         threads,
         parts,

@@ -22,6 +22,7 @@ use crate::clock;
 use accounts::{Tally, Target};
 use asleep::Asleep;
 use deburr_bpf::facts::{Facts, facts};
+use deburr_bpf::irq::Serving;
 use deburr_bpf::sched::plan::{
     Needs, Plan, ThrottleClock, has_task_iterator, lacks_for_sleeps, plan, throttles_threads,
 };
@@ -163,7 +164,7 @@ const NAMED: usize = 3;
 
 impl SchedCollector {
     /// Loads and attaches the probe; `Err` = the coverage of [`Source::Sched`] without it.
-    pub(crate) fn open(cx: &Context) -> Result<Self, State> {
+    pub(crate) fn open(cx: &Context, serving: Option<&Serving>) -> Result<Self, State> {
         let missing = |reason| State::Missing { reason, gain: GAIN.into() };
         let facts = facts();
         let needs = Needs {
@@ -176,7 +177,7 @@ impl SchedCollector {
         let cpus = possible_cpus(&cx.roots);
         let mut of_sleeps = lacks_for_sleeps(&facts).filter(|_| needs.sleeps);
         // Of a whole host, who is watched is chosen by what they do.
-        let opened = SchedProbe::open(&plan, cpus).and_then(|mut probe| {
+        let opened = SchedProbe::open(&plan, cpus, serving).and_then(|mut probe| {
             let begun = if cx.has_target { probe.begin_watch(asleep::RECORDS) } else { Ok(()) };
             begun.map(|()| probe)
         });
@@ -184,7 +185,7 @@ impl SchedCollector {
             // All else is worth more than that.
             Err(why) if plan.sleeps => {
                 of_sleeps = Some(why);
-                SchedProbe::open(&Plan { sleeps: false, ..plan }, cpus)
+                SchedProbe::open(&Plan { sleeps: false, ..plan }, cpus, serving)
             }
             opened => opened,
         };

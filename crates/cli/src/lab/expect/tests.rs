@@ -76,6 +76,7 @@ fn observed(waited_ms_per_s: u64, findings: Vec<Finding>) -> Observed {
             questions: vec![],
             ledger: vec![Ledger {
                 victim,
+                awaited: false,
                 wall_ns: 10_000_000_000,
                 threads: 1,
                 parts: vec![

@@ -241,8 +241,8 @@ tables! {
         /// on what: a JSON object whose `kind` is `not_known`, `futex`, `file`, `pipe`, `character`, `anonymous`, `inet`,
         /// `unix`, `socket`, `kernel_lock` or `others`
         on = "slept_on": Json,
-        /// what ended it: a JSON object whose `by` is `not_known`, `not_yet`, `thread`, `sender`, `soft_interrupt` or
-        /// `hard_interrupt`
+        /// what ended it: a JSON object whose `by` is `not_known`, `not_yet`, `thread`, `sender`, `timer`, `kernel_timer`,
+        /// `network`, `disk`, `other_cpu`, `device`, or `soft_interrupt` or `hard_interrupt` where it was not seen which
         woken: Json,
         /// name of the threads; NULL if it is not known, or differs
         thread,

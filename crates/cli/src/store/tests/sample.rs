@@ -192,7 +192,8 @@ one_of! {
         Self::Unix { peer: any(rng), accepted: any(rng), ready: any(rng) },
         Self::Socket { family: any(rng) };
     WokenBy:
-        Self::NotKnown, Self::NotYet, Self::SoftInterrupt, Self::HardInterrupt,
+        Self::NotKnown, Self::NotYet, Self::SoftInterrupt, Self::HardInterrupt, Self::Timer,
+        Self::KernelTimer, Self::Network, Self::Disk, Self::OtherCpu, Self::Device,
         Self::Thread { proc: any(rng), call: any(rng) },
         Self::Sender { proc: any(rng) };
     Did:

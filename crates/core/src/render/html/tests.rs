@@ -428,6 +428,7 @@ pub(crate) fn plain_text(page: &str) -> String {
 fn threads(comm: &str) -> ThreadPlot {
     let ledger = |entity: Entity, queued_ns, sleep_ns| Ledger {
         victim: entity,
+        awaited: false,
         wall_ns: queued_ns + sleep_ns,
         threads: 1,
         parts: [(LedgerState::Queued, queued_ns), (LedgerState::Sleep, sleep_ns)]

@@ -89,7 +89,8 @@ pub(in super::super) fn ledger(ledger: &Ledger) -> String {
         }
         _ => {
             let whose = names::entity(&ledger.victim);
-            format!("where the time of {whose} went ({all} of {threads})")
+            let role = if ledger.awaited { ", for which others wait," } else { "" };
+            format!("where the time of {whose}{role} went ({all} of {threads})")
         }
     }
 }

@@ -174,7 +174,7 @@ pub(super) fn of_sleep(slept: &Slept) -> SleepKind {
     if SLEEPS.contains(&call) {
         return OwnTimer;
     }
-    if slept.woken == WokenBy::HardInterrupt && TIMED.contains(&call) {
+    if slept.woken.is_timer() && TIMED.contains(&call) {
         return OwnTimer;
     }
     let sends = sends(slept);

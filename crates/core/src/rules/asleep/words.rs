@@ -75,6 +75,12 @@ pub(super) fn woken(view: &View, own: ProcId, woken: &WokenBy) -> Option<String>
         WokenBy::Thread { proc, .. } | WokenBy::Sender { proc } => name_of(view, *proc)?,
         WokenBy::SoftInterrupt => "a soft interrupt".into(),
         WokenBy::HardInterrupt => "a timer or device".into(),
+        WokenBy::Timer => "a timer".into(),
+        WokenBy::KernelTimer => "a timer of the kernel".into(),
+        WokenBy::Network => "the network".into(),
+        WokenBy::Disk => "a disk".into(),
+        WokenBy::OtherCpu => "a call by another CPU".into(),
+        WokenBy::Device => "a device".into(),
     })
 }
 

@@ -2,7 +2,7 @@
 //! What is told of the threads in which chains of waiting end.
 
 use super::judged;
-use super::waiting::{asks, behind, connection, finding, lock, service};
+use super::waiting::{asks, behind, clients, connection, finding, lock, service};
 use crate::finding::Report;
 use crate::recording::{Culprit, Did, IoCulprit, ProcId};
 use crate::testkit::{MS, ProcessActivity, S};
@@ -42,6 +42,30 @@ fn of_others_it_is_said_that_behind_whom_they_wait_was_not_recorded() {
     });
     let [end] = <[String; 1]>::try_from(ends(&judged(&scene), "OFF002")).unwrap();
     assert!(end.ends_with("waits for a CPU; behind whom is recorded for the target only"), "{end}");
+}
+
+/// Whose ledger a report has, and whether that is of somebody for whom the target waits.
+fn ledgers(report: &Report) -> Vec<(Option<&str>, bool)> {
+    report.ledger.iter().map(|it| (it.victim.comm.as_deref(), it.awaited)).collect()
+}
+
+#[test]
+fn whom_the_target_waits_for_has_a_ledger() {
+    let mut scene = asks();
+    let nobody = scene.process("bystander", None);
+    for process in [ProcId(2), nobody] {
+        scene.did(
+            process,
+            &ProcessActivity { threads: 1, on_cpu_ns: 9 * S, ..ProcessActivity::default() },
+        );
+    }
+    let report = judged(&scene);
+    assert_eq!(finding(&report, "OFF002").causes[0].entity.comm.as_deref(), Some("postgres"));
+    assert_eq!(ledgers(&report), [(Some("api"), false), (Some("postgres"), true)]);
+    // Who waits for nobody has its own ledger only.
+    let mut idle = service(|_, _| vec![(clients(), vec![], 40 * S)]);
+    idle.did(ProcId(2), &ProcessActivity { threads: 1, ..ProcessActivity::default() });
+    assert_eq!(ledgers(&judged(&idle)), [(Some("api"), false)]);
 }
 
 #[test]

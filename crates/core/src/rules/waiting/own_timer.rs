@@ -3,7 +3,7 @@
 
 use super::waits::{self, For, Sleep, Waits};
 use crate::finding::{Area, Finding, Fix, Question, Severity, SleepKind, Unit};
-use crate::recording::{Did, ProcId, Source, WokenBy};
+use crate::recording::{Did, ProcId, Source};
 use crate::rules::asleep::kind;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name, ticked};
@@ -78,7 +78,7 @@ fn lengths(view: &View, (proc, thread, call): Timer<'_>) -> Lengths {
     let mut all = Lengths::default();
     for (key, lengths) in sleeps.into_iter().flat_map(|sleeps| sleeps.lengths()) {
         let is_its = key.thread.as_deref().unwrap_or_default() == thread && key.slept.call == call;
-        let ended = key.slept.woken == WokenBy::HardInterrupt && kind::is_own_timer(&key.slept);
+        let ended = key.slept.woken.is_timer() && kind::is_own_timer(&key.slept);
         if is_its && ended {
             all.add(lengths);
         }

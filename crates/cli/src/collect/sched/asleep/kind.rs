@@ -2,9 +2,7 @@
 //! What sleeps have in common, so that alike ones can be summed. Processes are pids.
 
 use super::super::super::listening::Listening;
-use deburr_bpf::sched::{
-    Call, Context as Woke, Inet, KernelLock, LockKind, Object, Sleep, State, Waker,
-};
+use deburr_bpf::sched::{Call, Context as Woke, Inet, KernelLock, LockKind, Object, Sleep, State};
 use deburr_core::recording::{self, EVENT_CALLS, SleepState, SleptOn, changes_address_space};
 use deburr_core::text::name::decode;
 use std::net::SocketAddr;
@@ -42,6 +40,12 @@ pub(super) enum Woken {
     Sender(u32),
     SoftInterrupt,
     HardInterrupt,
+    Timer,
+    KernelTimer,
+    Network,
+    Disk,
+    OtherCpu,
+    Device,
 }
 
 impl Slept {
@@ -56,7 +60,7 @@ impl Slept {
         };
         let (on, peer) = on_of(sleep, listening);
         let on = within_lock(sleep, on);
-        let woken = woken_of(sleep.waker, sleep.call, &on);
+        let woken = woken_of(sleep);
         Some(Self { state, call: Some(sleep.call), woken, on, peer })
     }
 
@@ -321,25 +325,39 @@ const ACCEPTS: &[&str] = &["accept", "accept4"];
 /// Calls in which a process receives, and so makes room for who sends.
 const RECEIVES: &[&str] = &["read", "readv", "recvfrom", "recvmsg", "recvmmsg", "splice"];
 
-fn woken_of(waker: Waker, call: Call, on: &SleptOn) -> Woken {
-    let at_other_end = || {
-        let other = if is(call, SENDS) { RECEIVES } else { SENDS };
-        matches!(on, SleptOn::Inet { .. }) && is(waker.call, other)
-    };
+/// Whether the thread that a soft interrupt met was about to send to the socket that another one slept on, or made room for
+/// what that one sends: a packet for others may come in the middle of its call. Ports of listeners are translated on their
+/// way to some containers, those of clients are not.
+fn is_at_other_end(sleep: &Sleep) -> bool {
+    let Sleep { call, waker, object, .. } = sleep;
+    let other = if is(*call, SENDS) { RECEIVES } else { SENDS };
+    let Object::Inet(Inet { local_port, .. }) = object else { return false };
+    is(waker.call, other) && waker.sends_to.is_none_or(|port| port == *local_port)
+}
+
+fn woken_of(sleep: &Sleep) -> Woken {
+    let waker = sleep.waker;
     match waker.context {
         Woke::Unknown => Woken::NotKnown,
         Woke::NotYet => Woken::NotYet,
         Woke::Thread if waker.tid == 0 => Woken::NotKnown,
         Woke::Thread => Woken::Thread(waker.tgid, waker.call),
-        Woke::Socket if at_other_end() => Woken::Sender(waker.tgid),
+        Woke::Socket | Woke::Sent if is_at_other_end(sleep) => Woken::Sender(waker.tgid),
         Woke::SoftIrq | Woke::Socket => Woken::SoftInterrupt,
         Woke::HardIrq => Woken::HardInterrupt,
+        Woke::Timer => Woken::Timer,
+        Woke::KernelTimer => Woken::KernelTimer,
+        Woke::Network | Woke::Sent => Woken::Network,
+        Woke::Disk => Woken::Disk,
+        Woke::OtherCpu => Woken::OtherCpu,
+        Woke::Device(_) => Woken::Device,
     }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use deburr_bpf::sched::Waker;
     use std::net::Ipv4Addr;
 
     pub(in super::super) fn sleep(object: Object, waker: Woke) -> Sleep {
@@ -355,7 +373,7 @@ pub(super) mod tests {
             object,
             unanswered: None,
             lock: None,
-            waker: Waker { context: waker, tid: 9, tgid: 8, call: Call::System(1) },
+            waker: Waker { context: waker, tid: 9, tgid: 8, call: Call::System(1), sends_to: None },
         }
     }
 
@@ -386,6 +404,20 @@ pub(super) mod tests {
         // Whoever is interrupted in the same call on a file sends nothing.
         let by_file = Slept::of(&sleep(inet(40_000), Woke::SoftIrq), &listening).unwrap();
         assert_eq!(by_file.woken, Woken::SoftInterrupt);
+        // Nor does one that sends to somebody else, in whose call the packet came.
+        for (context, other) in [(Woke::Socket, Woken::SoftInterrupt), (Woke::Sent, Woken::Network)]
+        {
+            for (sends_to, woken) in [
+                (None, Woken::Sender(8)),
+                (Some(40_000), Woken::Sender(8)),
+                (Some(40_001), other.clone()),
+            ] {
+                let it = sleep(inet(40_000), context);
+                let waker = Waker { sends_to, ..it.waker };
+                let slept = Slept::of(&Sleep { waker, ..it }, &listening).unwrap();
+                assert_eq!(slept.woken, woken, "{context:?}, {sends_to:?}");
+            }
+        }
         let SleptOn::Inet { listens, remote, .. } = slept(50_000).on else { panic!() };
         assert_eq!((listens, remote.is_some()), (None, true), "it was not looked");
     }
@@ -397,6 +429,18 @@ pub(super) mod tests {
         assert_eq!(slept(Woke::SoftIrq).woken, Woken::SoftInterrupt);
         assert_eq!(slept(Woke::HardIrq).woken, Woken::HardInterrupt);
         assert_eq!(slept(Woke::Thread).woken, Woken::Thread(8, Call::System(1)));
+        for (context, woken) in [
+            (Woke::Timer, Woken::Timer),
+            (Woke::KernelTimer, Woken::KernelTimer),
+            (Woke::Network, Woken::Network),
+            (Woke::Sent, Woken::Network),
+            (Woke::Disk, Woken::Disk),
+            (Woke::OtherCpu, Woken::OtherCpu),
+            (Woke::Device(36), Woken::Device),
+        ] {
+            assert_eq!(slept(context).woken, woken);
+            assert!(!slept(context).is_behind_somebody());
+        }
         assert!(!slept(Woke::SoftIrq).is_behind_somebody());
         assert!(slept(Woke::Thread).is_behind_somebody());
     }

@@ -10,6 +10,7 @@ mod names;
 mod open;
 mod sums;
 
+use super::super::irq_devices::{Purpose, Purposes};
 use super::super::listening::Listening;
 use super::super::{Emit, Roots};
 use crate::clock;
@@ -59,6 +60,7 @@ pub(super) struct Asleep {
     names: Names,
     entries: Entries,
     files: Files,
+    purposes: Purposes,
     history: History,
     /// Processes of this second that are followed because they ended a sleep.
     new_wakers: usize,
@@ -193,7 +195,15 @@ impl Asleep {
         }
     }
 
-    fn take(&mut self, roots: &Roots, sleep: Sleep) {
+    fn take(&mut self, roots: &Roots, mut sleep: Sleep) {
+        if let Woke::Device(irq) = sleep.waker.context {
+            sleep.waker.context = match self.purposes.of(roots, irq) {
+                Purpose::Timer => Woke::Timer,
+                Purpose::Network => Woke::Network,
+                Purpose::Disk => Woke::Disk,
+                Purpose::Other => Woke::Device(irq),
+            };
+        }
         self.history.slept(&sleep);
         self.follow_waker(&sleep);
         self.files.meet(roots, &sleep);

@@ -157,13 +157,17 @@ fn told(
         Woken::NotYet => WokenBy::NotYet,
         Woken::SoftInterrupt => WokenBy::SoftInterrupt,
         Woken::HardInterrupt => WokenBy::HardInterrupt,
+        Woken::Timer => WokenBy::Timer,
+        Woken::KernelTimer => WokenBy::KernelTimer,
+        Woken::Network => WokenBy::Network,
+        Woken::Disk => WokenBy::Disk,
+        Woken::OtherCpu => WokenBy::OtherCpu,
+        Woken::Device => WokenBy::Device,
         Woken::Thread(pid, call) => {
             let thread = |proc| WokenBy::Thread { proc, call: call.name().into_owned() };
             known(pid).map_or(WokenBy::NotKnown, thread)
         }
-        Woken::Sender(pid) => {
-            known(pid).map_or(WokenBy::SoftInterrupt, |proc| WokenBy::Sender { proc })
-        }
+        Woken::Sender(pid) => known(pid).map_or(WokenBy::Network, |proc| WokenBy::Sender { proc }),
     };
     let call = it.call.map_or_else(|| "(others)".into(), |call| call.name().into_owned());
     recording::Slept { state: it.state, call, on, woken }
