@@ -93,11 +93,11 @@ def freed(rows):
 
 def judge(said, recording, kernel):
     """Cells under TITLES, and complaints, out of the machine's output by part, its recording, and its kernel's version."""
-    reports = {name: document(said.get(name, "")) for name in ("doctor", "neighbour", "asleep", "quota", "crowd", "limits", "disk")}
+    reports = {name: document(said.get(name, "")) for name in ("doctor", "neighbour", "asleep", "timeout", "quota", "crowd", "limits", "disk")}
     failed = [f"{name}: no JSON: {said.get(name, '').strip()[:300]}" for name in reports if not reports[name]]
     if failed:
         return ["-"] * len(TITLES), failed
-    doctor, neighbour, asleep, quota, crowd, limits, disk = reports.values()
+    doctor, neighbour, asleep, timeout, quota, crowd, limits, disk = reports.values()
 
     def hold(condition, complaint):
         if not condition:
@@ -125,6 +125,10 @@ def judge(said, recording, kernel):
     woken = {p["behind"][0]["who"] if p.get("behind") else p.get("woken_by") for p in slept} - {None}
     # Where the kernel's types do not say where the preempt count is, nobody is named.
     hold(woken <= {"`sh`"}, f"asleep: woken by {woken}")
+    slept = next((entry for entry in timeout["ledger"] if entry.get("asleep")), {"asleep": []})["asleep"]
+    ended = [p.get("woken_by") for p in slept if p["call"] in ("poll", "ppoll") and p["kind"] == "own_timer"]
+    # Likewise; and the sleep in progress at the end of the window was not ended.
+    hold(ended and set(ended) <= {"a timer"} | ({None} if not woken else set()), f"timeout: {slept}")
 
     limited, error = shares(quota, "limited")
     hold(error <= LEDGER_TOLERANCE, f"quota: ledger is {error:.2%} off")

@@ -38,6 +38,14 @@ part asleep deburr -p "$(cat /reader)" -d 4 --json
 kill -9 "$writer" "$(cat /reader)"
 wait
 
+# Nobody writes, so that it is woken when its time is up.
+mkfifo /quiet
+sh -c 'while :; do read -t 1 line <>/quiet; done' &
+waits=$!
+sleep 1
+part timeout deburr -p "$waits" -d 4 --json
+kill -9 "$waits"
+
 # The kernel's own count of throttled time is printed beside the report.
 spin limited 1
 limited=$!

@@ -367,8 +367,7 @@ mod tests {
 
     #[test]
     fn what_was_watched_for_a_part_of_the_time_stands_for_the_rest() {
-        let dir = std::env::temp_dir().join("no such directory");
-        let mut names = DeviceNames { dir, known: BTreeMap::new() };
+        let mut names = DeviceNames::of_test(36, "virtio1-req.0");
         let second = Second { frequent_stands_for: 5.0, ..SECOND };
         let all = [Kind::Soft(3), Kind::Timer, Kind::Call];
         let all = all.map(|kind| one(7, LEAST_NS, kind)).to_vec();

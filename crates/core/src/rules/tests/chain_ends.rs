@@ -35,13 +35,13 @@ fn whom_the_holder_of_a_lock_waits_behind_for_a_cpu_is_named() {
 }
 
 #[test]
-fn of_others_it_is_said_that_behind_whom_they_wait_was_not_recorded() {
+fn behind_whom_others_wait_is_said_to_be_not_known_where_it_is_not() {
     let scene = service(|_, postgres| {
         let by = behind(postgres, "postgres", Did::Queued);
         vec![(connection(Some(true)), by, 15 * S)]
     });
     let [end] = <[String; 1]>::try_from(ends(&judged(&scene), "OFF002")).unwrap();
-    assert!(end.ends_with("waits for a CPU; behind whom is recorded for the target only"), "{end}");
+    assert!(end.ends_with("waits for a CPU; behind whom is not known"), "{end}");
 }
 
 /// Whose ledger a report has, and whether that is of somebody for whom the target waits.
@@ -52,19 +52,15 @@ fn ledgers(report: &Report) -> Vec<(Option<&str>, bool)> {
 #[test]
 fn whom_the_target_waits_for_has_a_ledger() {
     let mut scene = asks();
-    let nobody = scene.process("bystander", None);
-    for process in [ProcId(2), nobody] {
-        scene.did(
-            process,
-            &ProcessActivity { threads: 1, on_cpu_ns: 9 * S, ..ProcessActivity::default() },
-        );
-    }
+    let bystander = scene.process("bystander", None);
+    scene.facts(bystander, |it| it.in_target = false);
+    let busy = ProcessActivity { threads: 1, on_cpu_ns: 9 * S, ..ProcessActivity::default() };
+    scene.did(bystander, &busy);
     let report = judged(&scene);
     assert_eq!(finding(&report, "OFF002").causes[0].entity.comm.as_deref(), Some("postgres"));
     assert_eq!(ledgers(&report), [(Some("api"), false), (Some("postgres"), true)]);
     // Who waits for nobody has its own ledger only.
-    let mut idle = service(|_, _| vec![(clients(), vec![], 40 * S)]);
-    idle.did(ProcId(2), &ProcessActivity { threads: 1, ..ProcessActivity::default() });
+    let idle = service(|_, _| vec![(clients(), vec![], 40 * S)]);
     assert_eq!(ledgers(&judged(&idle)), [(Some("api"), false)]);
 }
 

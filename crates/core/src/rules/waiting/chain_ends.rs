@@ -56,7 +56,7 @@ fn known(
             let behind = match sched::behind_whom(groups, at) {
                 Some(whom) => format!(" behind {whom}, of all that its process waits for one"),
                 None if group.in_target => return None,
-                None => "; behind whom is recorded for the target only".into(),
+                None => "; behind whom is not known".into(),
             };
             let rules = sched::RULES.iter().filter(|rule| rule.code != "SCH002");
             (format!("{who} waits for a CPU{behind}"), rules.copied().collect(), Source::Sched)

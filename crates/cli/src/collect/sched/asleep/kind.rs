@@ -331,8 +331,13 @@ const RECEIVES: &[&str] = &["read", "readv", "recvfrom", "recvmsg", "recvmmsg", 
 fn is_at_other_end(sleep: &Sleep) -> bool {
     let Sleep { call, waker, object, .. } = sleep;
     let other = if is(*call, SENDS) { RECEIVES } else { SENDS };
-    let Object::Inet(Inet { local_port, .. }) = object else { return false };
-    is(waker.call, other) && waker.sends_to.is_none_or(|port| port == *local_port)
+    let Object::Inet(Inet { kind, local_port, .. }) = object else { return false };
+    let is_its = match waker.sends_to {
+        Some(port) => port == *local_port,
+        // Datagrams have an address each.
+        None => *kind != STREAM,
+    };
+    is(waker.call, other) && is_its
 }
 
 fn woken_of(sleep: &Sleep) -> Woken {
@@ -373,7 +378,16 @@ pub(super) mod tests {
             object,
             unanswered: None,
             lock: None,
-            waker: Waker { context: waker, tid: 9, tgid: 8, call: Call::System(1), sends_to: None },
+            waker: Waker {
+                context: waker,
+                tid: 9,
+                tgid: 8,
+                call: Call::System(1),
+                sends_to: match object {
+                    Object::Inet(inet) => Some(inet.local_port),
+                    _ => None,
+                },
+            },
         }
     }
 
@@ -408,9 +422,9 @@ pub(super) mod tests {
         for (context, other) in [(Woke::Socket, Woken::SoftInterrupt), (Woke::Sent, Woken::Network)]
         {
             for (sends_to, woken) in [
-                (None, Woken::Sender(8)),
                 (Some(40_000), Woken::Sender(8)),
                 (Some(40_001), other.clone()),
+                (None, other.clone()),
             ] {
                 let it = sleep(inet(40_000), context);
                 let waker = Waker { sends_to, ..it.waker };
@@ -418,6 +432,12 @@ pub(super) mod tests {
                 assert_eq!(slept.woken, woken, "{context:?}, {sends_to:?}");
             }
         }
+        // A datagram may come from a socket that is not connected.
+        let Object::Inet(stream) = inet(40_000) else { panic!() };
+        let it = sleep(Object::Inet(Inet { kind: DATAGRAMS, ..stream }), Woke::Sent);
+        let waker = Waker { sends_to: None, ..it.waker };
+        let of_datagrams = Slept::of(&Sleep { waker, ..it }, &listening).unwrap();
+        assert_eq!(of_datagrams.woken, Woken::Sender(8));
         let SleptOn::Inet { listens, remote, .. } = slept(50_000).on else { panic!() };
         assert_eq!((listens, remote.is_some()), (None, true), "it was not looked");
     }
