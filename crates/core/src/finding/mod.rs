@@ -9,6 +9,7 @@ mod blame;
 mod block_io;
 mod entity;
 mod evidence;
+mod interrupted;
 mod ledger;
 mod longest_wait;
 mod profile;
@@ -23,6 +24,7 @@ pub use entity::{Entity, EntityKind};
 pub use evidence::{
     Chart, ChartKind, ChartRow, Cost, Evidence, FileShare, FileTable, SizeClass, Tail, TailOf,
 };
+pub use interrupted::InterruptPart;
 pub use ledger::{Ledger, LedgerPart, LedgerState};
 pub use longest_wait::{LongestWait, WaitPart};
 pub use profile::{

@@ -37,7 +37,7 @@ pub(super) fn of(view: &View, groups: &Groups<'_>, at: usize) -> Option<Ledger> 
     let victim = group_entity(view, group);
     let asleep = asleep::of(view, group);
     let in_kernel = cpu_split::of(view, group).map(|(_, share)| share);
-    let interrupted = interrupts::taken::of_cpu_time(view, group);
+    let (interrupted, interrupted_by) = interrupts::taken::of_cpu_time(view, group).unzip();
     Some(Ledger {
         victim,
         wall_ns,
@@ -45,6 +45,7 @@ pub(super) fn of(view: &View, groups: &Groups<'_>, at: usize) -> Option<Ledger> 
         parts,
         in_kernel,
         interrupted,
+        interrupted_by: interrupted_by.unwrap_or_default(),
         asleep,
         excess_ns,
         unseen_ns: 0,
@@ -94,6 +95,7 @@ pub(super) fn of_host(view: &View) -> Option<Ledger> {
         parts,
         in_kernel: None,
         interrupted: None,
+        interrupted_by: vec![],
         asleep: vec![],
         excess_ns: 0,
         unseen_ns,

@@ -146,6 +146,7 @@ impl ThreadPlot {
             asleep: vec![],
             in_kernel: None,
             interrupted: None,
+            interrupted_by: vec![],
             ..ledger.clone()
         };
         (!threads.is_empty()).then_some(Self { threads, rest })
@@ -169,6 +170,7 @@ fn of_thread(it: &ThreadLedger, pid: Option<u32>) -> Ledger {
         parts,
         in_kernel,
         interrupted,
+        interrupted_by: vec![],
         asleep,
         excess_ns,
         unseen_ns,

@@ -435,6 +435,7 @@ fn threads(comm: &str) -> ThreadPlot {
             .to_vec(),
         in_kernel: None,
         interrupted: None,
+        interrupted_by: vec![],
         asleep: vec![],
         excess_ns: 0,
         unseen_ns: 0,
