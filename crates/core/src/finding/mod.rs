@@ -12,6 +12,7 @@ mod evidence;
 mod interrupted;
 mod ledger;
 mod longest_wait;
+mod memory;
 mod profile;
 mod question;
 
@@ -27,6 +28,7 @@ pub use evidence::{
 pub use interrupted::InterruptPart;
 pub use ledger::{Ledger, LedgerPart, LedgerState};
 pub use longest_wait::{LongestWait, WaitPart};
+pub use memory::{MemoryPart, MemoryWait};
 pub use profile::{
     FunctionShare, ProcessProfile, Profile, SleepProfile, SleepStackShare, StackShare,
 };

@@ -436,6 +436,7 @@ fn threads(comm: &str) -> ThreadPlot {
         in_kernel: None,
         interrupted: None,
         interrupted_by: vec![],
+        mem_stall_by: vec![],
         asleep: vec![],
         excess_ns: 0,
         unseen_ns: 0,
