@@ -260,7 +260,36 @@ fn what_interrupts_take_is_what_the_interrupted_thread_misses() {
         let [here, elsewhere] =
             ["=", "<>"].map(|is| number(&flooded, &format!("{most}{is} {cpu}")));
         assert!(here > 5 * elsewhere, "{here} ns on CPU {cpu}, {elsewhere} ns on others");
+        // The ledger, too: most of what the thread misses are packets, and what came on other CPUs is not in it.
+        let by = in_ledger(&flooded);
+        let (sum, packets) = (by.values().sum::<u64>(), by[&("soft".into(), "NET_RX".into())]);
+        assert!(sum as f64 <= 1.1 * missed as f64 + 20e6, "{by:#?}, {missed} ns missed");
+        assert!(sum as f64 >= 0.5 * missed as f64 - 20e6, "{by:#?}, {missed} ns missed");
+        assert!(2 * packets > sum, "{by:#?}");
     });
+}
+
+/// What interrupts took from a target, as the ledger of a recording's report says: nanoseconds by kind and name.
+fn in_ledger(file: &Path) -> BTreeMap<(String, String), u64> {
+    let mut report = Command::new(env!("CARGO_BIN_EXE_deburr"));
+    let output = report.args(["report", "--json"]).arg(file).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let ledger = &report["ledger"][0];
+    let parts = ledger["interrupted_by"].as_array().map_or(&[][..], Vec::as_slice);
+    let text = |of: &serde_json::Value| of.as_str().unwrap_or("").to_owned();
+    let told = |it: &serde_json::Value| ((text(&it["kind"]), text(&it["name"])), ns(&it["ns"]));
+    let told: BTreeMap<_, _> = parts.iter().map(told).collect();
+    // They sum to what the share is of.
+    let mut on_cpu = ledger["parts"].as_array().unwrap().iter();
+    let on_cpu = on_cpu.find(|it| it["state"] == "on_cpu").map_or(0, |it| ns(&it["ns"]));
+    let of_share = ledger["interrupted"].as_f64().unwrap() * on_cpu as f64;
+    let sum: u64 = parts.iter().map(|it| ns(&it["ns"])).sum();
+    assert!((sum as f64 - of_share).abs() < 2.0, "{sum} ns, {of_share} ns: {parts:#?}");
+    told
+}
+
+fn ns(of: &serde_json::Value) -> u64 {
+    of.as_u64().unwrap()
 }
 
 /// Has all threads of its process interrupted on the CPUs that they run on, 20 000 times a second at most, by a system call
@@ -324,6 +353,9 @@ fn calls_by_other_cpus_interrupt_whom_they_are_for() {
                 );
                 number(&file, &sql)
             };
+            // The ledger says the same, and of the decoy too.
+            let ledger = in_ledger(&file).get(&("processor".into(), "CAL".into())).copied();
+            assert_eq!(ledger.unwrap_or(0), of("ns"), "{how}");
             (of("count"), of("ns"), counted)
         };
         let (within, within_ns, counted) = told("within");

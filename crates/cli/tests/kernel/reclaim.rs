@@ -5,6 +5,7 @@
 use crate::common;
 use rusqlite::Connection;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -155,6 +156,30 @@ fn ledger_memory_ns(connection: &Connection, comm: &str) -> u64 {
     connection.query_row(sql, [comm], |row| row.get::<_, i64>(0)).unwrap().cast_unsigned()
 }
 
+/// What the ledger of a recording's report says of the waiting for memory, by kind, in nanoseconds.
+fn ledger_memory_by(recording: &Path) -> BTreeMap<String, u64> {
+    let output = Command::new(DEBURR).args(["report", "--json"]).arg(recording).output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let parts = report["ledger"][0]["mem_stall_by"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut sums = BTreeMap::new();
+    for part in parts {
+        *sums.entry(part["kind"].as_str().unwrap().to_owned()).or_default() +=
+            part["ns"].as_u64().unwrap();
+    }
+    sums
+}
+
+/// The ledger has the sleep only, and takes next to nothing for pages that come back: none is read.
+fn assert_ledger(recording: &Path, of: &Recorded, ledger_ns: u64) {
+    let by = ledger_memory_by(recording);
+    println!("{by:?}");
+    assert_eq!(by.values().sum::<u64>(), ledger_ns, "{by:?}");
+    assert_eq!(by.get("limit_reclaim").copied().unwrap_or(0), of.memory_ns, "{by:?}, {of:?}");
+    // Measured: 0.5 to 1.2 %, all of it reclaim of which it is not known how much was sleep.
+    let rest_ns = ledger_ns - of.memory_ns;
+    assert!(rest_ns as f64 <= 0.05 * ledger_ns as f64 + 1e6, "{by:?}, {of:?}");
+}
+
 fn python() -> bool {
     let found = Command::new("python3").arg("--version").stdout(Stdio::null()).status();
     found.is_ok_and(|status| status.success())
@@ -239,6 +264,7 @@ fn reclaim_at_a_limit_takes_as_long_as_the_writes_and_the_kernels_pressure_say()
     // Its system time has the copying of pages as well. It is counted in ticks where the kernel does not measure it.
     assert!(on_cpu_ns as f64 <= own("system_ns") as f64 * 1.15, "{said}");
     assert!(of.memory_ns <= ledger_ns, "{said}");
+    assert_ledger(&recording, &of, ledger_ns);
     assert!(of.pages * 4096 > LIMIT, "{said}");
 
     // Whose limit: the outer one's, although the process is in the inner one.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where a victim's wall time went. Time is conserved: the parts sum to the wall time.
 
-use super::{Entity, SleepPart, Tail};
+use super::{Entity, InterruptPart, MemoryPart, SleepPart, Tail};
 use crate::text::Share;
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +63,14 @@ pub struct Ledger {
     /// that in the program and in that in the kernel. Absent if interrupts were not observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<Share>,
+    /// By what, over all CPUs, what took most first and sums of several last: the parts sum to the time that `interrupted` is
+    /// the share of. Empty if interrupts were not observed, or none came.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interrupted_by: Vec<InterruptPart>,
+    /// For what its threads waited when memory was short, the longest first: parts of `mem_stall`, which sum to it. Empty if
+    /// they did not wait for memory, or reclaim was not observed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mem_stall_by: Vec<MemoryPart>,
     /// On what its threads slept, the longest of each kind first: parts of `sleep`, `mem_stall` and `uninterruptible`, which
     /// sum to them. Empty if that was not recorded, as it is of what is not the target.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -81,6 +89,6 @@ pub struct Ledger {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
-fn is_zero(ns: &u64) -> bool {
+pub(super) fn is_zero(ns: &u64) -> bool {
     *ns == 0
 }

@@ -9,8 +9,10 @@ mod blame;
 mod block_io;
 mod entity;
 mod evidence;
+mod interrupted;
 mod ledger;
 mod longest_wait;
+mod memory;
 mod profile;
 mod question;
 
@@ -23,8 +25,10 @@ pub use entity::{Entity, EntityKind};
 pub use evidence::{
     Chart, ChartKind, ChartRow, Cost, Evidence, FileShare, FileTable, SizeClass, Tail, TailOf,
 };
+pub use interrupted::InterruptPart;
 pub use ledger::{Ledger, LedgerPart, LedgerState};
 pub use longest_wait::{LongestWait, WaitPart};
+pub use memory::{MemoryPart, MemoryWait};
 pub use profile::{
     FunctionShare, ProcessProfile, Profile, SleepProfile, SleepStackShare, StackShare,
 };

@@ -19,6 +19,24 @@ pub enum InterruptKind {
     Processor,
 }
 
+impl InterruptKind {
+    /// What interrupts, in words: `` `NET_RX` ``, `` interrupt 36 (`virtio1-req.0`) ``, `the timer`. `name` is as it is shown,
+    /// in backticks; `None` = not known.
+    #[must_use]
+    pub fn in_words(self, irq: Option<u32>, name: Option<String>) -> String {
+        match (self, irq) {
+            (Self::Soft, _) => name.unwrap_or_else(|| "a soft interrupt".into()),
+            (Self::Device, None) => "the interrupt of a device".into(),
+            (Self::Device, Some(irq)) => match name {
+                Some(name) => format!("interrupt {irq} ({name})"),
+                None => format!("interrupt {irq}"),
+            },
+            (Self::Timer, _) => "the timer".into(),
+            (Self::Processor, _) => "calls by other CPUs (CAL)".into(),
+        }
+    }
+}
+
 /// In what an interrupt was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

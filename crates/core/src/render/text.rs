@@ -11,7 +11,7 @@ use super::finding::{self, Detail};
 use super::page::{Colour, Page};
 use super::profile;
 use super::table::{Column, Table};
-use super::words::{asleep, portion, report as words};
+use super::words::{asleep, memory, portion, report as words};
 use crate::finding::{Finding, Ledger, Report, Severity, SleepPart};
 use crate::text::escape::{label, sentence};
 use crate::text::units::{counted, share};
@@ -119,6 +119,9 @@ fn ledgers(page: &mut Page, ledgers: &[Ledger], verbosity: u8) {
         } else {
             parts(page, ledger);
             if let Some(text) = words::on_cpu(ledger) {
+                page.paragraph(2, 4, Colour::Plain, &text);
+            }
+            if let Some(text) = memory::kinds(ledger) {
                 page.paragraph(2, 4, Colour::Plain, &text);
             }
             sleeps(page, ledger, verbosity);

@@ -4,7 +4,7 @@
 
 use super::block::support::beside_others;
 use super::words::group_entity;
-use super::{asleep, candidates, cpu_split, interrupts, sched};
+use super::{asleep, candidates, cpu_split, interrupts, memory, sched};
 use crate::finding::{Entity, EntityKind, Ledger, LedgerPart, LedgerState};
 use crate::recording::check::{fits, roughly_fits};
 use crate::view::{Delay, Group, Groups, View};
@@ -37,7 +37,7 @@ pub(super) fn of(view: &View, groups: &Groups<'_>, at: usize) -> Option<Ledger> 
     let victim = group_entity(view, group);
     let asleep = asleep::of(view, group);
     let in_kernel = cpu_split::of(view, group).map(|(_, share)| share);
-    let interrupted = interrupts::taken::of_cpu_time(view, group);
+    let (interrupted, interrupted_by) = interrupts::taken::of_cpu_time(view, group).unzip();
     Some(Ledger {
         victim,
         awaited: false,
@@ -46,6 +46,8 @@ pub(super) fn of(view: &View, groups: &Groups<'_>, at: usize) -> Option<Ledger> 
         parts,
         in_kernel,
         interrupted,
+        interrupted_by: interrupted_by.unwrap_or_default(),
+        mem_stall_by: memory::stalled::of(view, group),
         asleep,
         excess_ns,
         unseen_ns: 0,
@@ -96,6 +98,8 @@ pub(super) fn of_host(view: &View) -> Option<Ledger> {
         parts,
         in_kernel: None,
         interrupted: None,
+        interrupted_by: vec![],
+        mem_stall_by: vec![],
         asleep: vec![],
         excess_ns: 0,
         unseen_ns,

@@ -143,9 +143,11 @@ impl ThreadPlot {
             wall_ns,
             parts,
             tails: vec![],
+            mem_stall_by: vec![],
             asleep: vec![],
             in_kernel: None,
             interrupted: None,
+            interrupted_by: vec![],
             ..ledger.clone()
         };
         (!threads.is_empty()).then_some(Self { threads, rest })
@@ -170,6 +172,8 @@ fn of_thread(it: &ThreadLedger, pid: Option<u32>) -> Ledger {
         parts,
         in_kernel,
         interrupted,
+        interrupted_by: vec![],
+        mem_stall_by: vec![],
         asleep,
         excess_ns,
         unseen_ns,

@@ -149,6 +149,13 @@ impl ReclaimView {
         of_process.flat_map(|(_, sums)| sums.iter().map(|(key, sum)| (*key, *sum)))
     }
 
+    /// How often anybody did, of all kinds.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        let sums = self.sums.values().flat_map(BTreeMap::values);
+        sums.map(|of| of.count).fold(0, u64::saturating_add)
+    }
+
     /// Time of that kind which threads of the kernel spent, for nobody in particular.
     #[must_use]
     pub fn of_kernel_ns(&self, kind: ReclaimKind) -> u64 {

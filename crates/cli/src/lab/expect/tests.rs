@@ -85,6 +85,8 @@ fn observed(waited_ms_per_s: u64, findings: Vec<Finding>) -> Observed {
                 ],
                 in_kernel: None,
                 interrupted: None,
+                interrupted_by: vec![],
+                mem_stall_by: vec![],
                 asleep: vec![],
                 excess_ns: 0,
                 unseen_ns: 0,

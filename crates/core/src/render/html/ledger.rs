@@ -2,7 +2,7 @@
 //! Where the wall time of the target and the victims went: a bar for each, and one more for the part that was not
 //! asleep.
 
-use super::super::words::{asleep, portion, report as words};
+use super::super::words::{asleep, memory, portion, report as words};
 use super::markup::{Markup, class, none};
 use super::svg::{self, Anchor, WIDTH};
 use super::{Cell, details, table, threads};
@@ -106,6 +106,9 @@ fn write(to: &mut Markup, ledger: &Ledger) {
         }
         details(to, "as a table", |to| numbers(to, ledger));
         if let Some(text) = words::on_cpu(ledger) {
+            to.prose("p", &none(), &text);
+        }
+        if let Some(text) = memory::kinds(ledger) {
             to.prose("p", &none(), &text);
         }
         if let Some(kinds) = asleep::kinds(ledger) {

@@ -436,6 +436,8 @@ fn threads(comm: &str) -> ThreadPlot {
             .to_vec(),
         in_kernel: None,
         interrupted: None,
+        interrupted_by: vec![],
+        mem_stall_by: vec![],
         asleep: vec![],
         excess_ns: 0,
         unseen_ns: 0,

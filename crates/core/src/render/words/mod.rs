@@ -5,6 +5,8 @@
 pub(super) mod asleep;
 pub(super) mod block_io;
 pub(super) mod finding;
+mod interrupts;
+pub(super) mod memory;
 pub(super) mod profile;
 pub(super) mod report;
 

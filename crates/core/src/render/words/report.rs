@@ -4,7 +4,7 @@
 
 use super::super::names;
 use super::finding::severity;
-use super::portion;
+use super::{interrupts, portion};
 use crate::finding::{
     Area, EntityKind, Finding, Ledger, LedgerState, NotChecked, Observer, Report, Severity,
     SourceCoverage,
@@ -102,7 +102,8 @@ pub(in super::super) fn on_cpu(ledger: &Ledger) -> Option<String> {
     let on_cpu = portion(of_state.map(|part| part.ns).sum(), ledger.wall_ns);
     let (program, kernel) = (share(on_cpu * (1.0 - in_kernel)), share(on_cpu * in_kernel));
     let taken = ledger.interrupted.map_or_else(String::new, |part| {
-        format!("; taken by interrupts {}", share(on_cpu * part.get()))
+        let all = share(on_cpu * part.get());
+        format!("; taken by interrupts {all}{}", interrupts::parts(ledger))
     });
     Some(format!("on CPU: in the program {program}, in the kernel {kernel}{taken}"))
 }

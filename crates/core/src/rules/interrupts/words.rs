@@ -8,17 +8,10 @@ use crate::rules::words::ticked;
 use crate::text::Target;
 use crate::view::InterruptSource;
 
-/// `` `NET_RX` ``, `` interrupt 36 (`virtio1-req.0`) ``, `the timer`.
+/// Its name in words; see [`InterruptKind::in_words`].
 pub(super) fn name(source: &InterruptSource) -> String {
-    match (source.kind, source.irq) {
-        (InterruptKind::Soft, _) if source.name.is_empty() => "a soft interrupt".into(),
-        (InterruptKind::Soft, _) => ticked(&source.name),
-        (InterruptKind::Device, Some(irq)) if source.name.is_empty() => format!("interrupt {irq}"),
-        (InterruptKind::Device, Some(irq)) => format!("interrupt {irq} ({})", ticked(&source.name)),
-        (InterruptKind::Device, None) => "the interrupt of a device".into(),
-        (InterruptKind::Timer, _) => "the timer".into(),
-        (InterruptKind::Processor, _) => "calls by other CPUs (CAL)".into(),
-    }
+    let InterruptSource { kind, irq, name } = source;
+    kind.in_words(*irq, (!name.is_empty()).then(|| ticked(name)))
 }
 
 /// What it is for, in some words.

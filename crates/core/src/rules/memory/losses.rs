@@ -4,12 +4,19 @@
 use crate::finding::{Cost, Severity};
 use crate::rules::candidates::may_suffer;
 use crate::rules::words::{self, group_name};
-use crate::rules::{Verdict, severity};
+use crate::rules::{Limit, Verdict, severity};
 use crate::text::units;
 use crate::view::{Group, ReclaimKey, Reclaimed, Usage, View};
 use std::cmp::Reverse;
 
 const MAX_VICTIMS: usize = 5;
+/// Whether pages that came back are enough for the waiting.
+pub(super) const PAGE_WAIT: Limit = Limit {
+    name: "page_wait",
+    value: 100.0,
+    unit: "ms of waiting for each page that came back",
+    why: "no disk takes longer on average: then the threads waited for something else",
+};
 
 /// What a group lost.
 #[derive(Clone, Copy, Debug)]

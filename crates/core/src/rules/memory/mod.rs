@@ -6,6 +6,7 @@ mod direct_reclaim;
 mod limits;
 mod losses;
 mod refault;
+pub(super) mod stalled;
 
 use super::Rule;
 

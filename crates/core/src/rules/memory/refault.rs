@@ -2,12 +2,12 @@
 //! MEM003: threads wait for pages that were in memory a short while ago.
 
 use super::limits::{self, Level};
-use super::losses::{self, MemoryLoss, Victim, reclaimed};
+use super::losses::{self, MemoryLoss, PAGE_WAIT, Victim, reclaimed};
 use crate::finding::{Area, Cause, Evidence, Finding, Fix, Question, Share, Unit};
 use crate::recording::{MemoryBound, PsiResource, ReclaimKind, Source};
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name};
-use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
+use crate::rules::{Check, Rule, Status, Verdict, severity};
 use crate::text::units;
 use crate::view::{Group, MemoryCounters, PsiView, Usage, View};
 use std::collections::BTreeSet;
@@ -16,12 +16,6 @@ use std::collections::BTreeSet;
 const OTHERS_SHARE: f64 = 0.05;
 /// Limits that are named; the others are left out of the list.
 const MAX_CAUSES: usize = 3;
-const PAGE_WAIT: Limit = Limit {
-    name: "page_wait",
-    value: 100.0,
-    unit: "ms of waiting for each page that came back",
-    why: "no disk takes longer on average: then the threads waited for something else",
-};
 
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "MEM003",

@@ -4,12 +4,14 @@
 use super::decoys::finding;
 use super::scenes::{healthy, no_bpf};
 use super::{codes, judged};
-use crate::finding::{Finding, Severity};
+use crate::finding::{Finding, InterruptPart, Severity};
 use crate::recording::{
-    InterruptContext, InterruptKind, InterruptTick, ProcId, Record, SleepState, SleepTick, SleptOn,
-    WokenBy,
+    CpuTimeReading, InterruptContext, InterruptKind, InterruptTick, ProcId, Record, SleepState,
+    SleepTick, SleptOn, WokenBy,
 };
 use crate::testkit::{MS, ProcessActivity, S, Scene, US, interrupts};
+use crate::text::Share;
+use proptest::prelude::*;
 
 /// A service that computes half of the time, and another process that sends.
 fn service() -> (Scene, ProcId, ProcId) {
@@ -37,6 +39,9 @@ pub(super) fn scene(kind: &str) -> Option<Scene> {
                 context: InterruptContext::OwnCall,
                 ..interrupts(proc, ns, 40_000)
             };
+            for (t_ns, user_ns, system_ns) in [(0, 0, 0), (10 * S, 3200 * MS, 1800 * MS)] {
+                scene.push(Record::CpuTime(CpuTimeReading { t_ns, proc: api, user_ns, system_ns }));
+            }
             scene
                 .interrupts(interrupts(api, 1200 * MS, 60_000))
                 .interrupts(of_disk)
@@ -83,6 +88,98 @@ fn who_is_not_interrupted_loses_nothing_to_a_flood() {
     assert!(found([interrupts(API, 1200 * MS, 60_000)]).is_some());
     let elsewhere = InterruptTick { cpu: 2, ..interrupts(ProcId::OTHERS, 9 * S, 900_000) };
     assert_eq!(found([elsewhere, interrupts(SENDER, S, 60_000)]), None);
+}
+
+/// What the ledger of the service says of its interrupts: the share of its time on CPUs, and the parts.
+fn told(ticks: impl IntoIterator<Item = InterruptTick>) -> (Share, Vec<InterruptPart>) {
+    let (mut scene, ..) = service();
+    for tick in ticks {
+        scene.interrupts(tick);
+    }
+    let ledger = judged(&scene).ledger.swap_remove(0);
+    (ledger.interrupted.unwrap(), ledger.interrupted_by)
+}
+
+fn of_device(irq: u32, ns: u64) -> InterruptTick {
+    let (kind, name) = (InterruptKind::Device, format!("virtio{irq}-input.0"));
+    InterruptTick { kind, irq: Some(irq), name, ..interrupts(API, ns, 900) }
+}
+
+/// On two CPUs, hard and soft. The decoys: interrupts of the same kinds on a CPU that another process held, or nobody, and
+/// those that its own calls asked for.
+#[test]
+fn the_ledger_says_by_which_interrupts_time_was_taken() {
+    let of = |kind, name: &str, ns| InterruptTick {
+        kind,
+        name: name.into(),
+        ..interrupts(API, ns, 900)
+    };
+    let on_cpu_2 = InterruptTick { cpu: 2, ..interrupts(API, 100 * MS, 900) };
+    let context = InterruptContext::NotKnown;
+    let not_known = InterruptTick { context, ..interrupts(API, 50 * MS, 900) };
+    let context = InterruptContext::OwnCall;
+    let (share, parts) = told([
+        interrupts(API, 200 * MS, 900),
+        on_cpu_2,
+        not_known,
+        of(InterruptKind::Timer, "", 90 * MS),
+        of(InterruptKind::Processor, "CAL", 30 * MS),
+        of_device(36, 80 * MS),
+        InterruptTick { context, ..interrupts(API, 700 * MS, 900) },
+        InterruptTick { cpu: 2, ..interrupts(SENDER, 3 * S, 900) },
+        InterruptTick { proc: ProcId::OTHERS, ..of_device(37, 2 * S) },
+    ]);
+    let brief = |it: &InterruptPart| (it.kind, it.irq, it.name.clone(), it.ns, it.not_known_ns);
+    let parts: Vec<_> = parts.iter().map(brief).collect();
+    let (device, name) = (InterruptKind::Device, |name: &str| Some(name.to_owned()));
+    assert_eq!(
+        parts,
+        [
+            (InterruptKind::Soft, None, name("NET_RX"), 350 * MS, 50 * MS),
+            (InterruptKind::Timer, None, None, 90 * MS, 0),
+            (device, Some(36), name("virtio36-input.0"), 80 * MS, 0),
+            (InterruptKind::Processor, None, name("CAL"), 30 * MS, 0),
+        ]
+    );
+    assert!((share.get() - 0.55 / 5.0).abs() < 1e-9, "{share:?}");
+}
+
+#[test]
+fn no_source_of_interrupts_is_left_out() {
+    let (_, parts) = told((1..=40).map(|irq| of_device(irq, u64::from(irq) * MS)));
+    let sources: u32 = parts.iter().map(|it| it.sources.unwrap_or(1)).sum();
+    let last = parts.last().unwrap();
+    assert_eq!((parts.len(), sources, last.sources, last.irq), (13, 40, Some(28), None));
+    assert_eq!(last.ns, (1..=28).sum::<u64>() * MS);
+    // A sum of one would say less than it does.
+    let (_, parts) = told((1..=13).map(|irq| of_device(irq, u64::from(irq) * MS)));
+    assert!(parts.iter().all(|it| it.sources.is_none()), "{parts:?}");
+}
+
+#[test]
+fn without_their_probe_nothing_is_said_of_interrupts() {
+    let ledger = judged(&no_bpf()).ledger.swap_remove(0);
+    assert_eq!((ledger.interrupted, ledger.interrupted_by), (None, vec![]));
+}
+
+proptest! {
+    /// 5 s on CPUs, of which interrupts may have taken more, as two probes measured it.
+    #[test]
+    fn parts_of_what_interrupts_took_sum_to_it(
+        all in proptest::collection::vec((0..60_u32, 0..2 * S, any::<bool>()), 0..40),
+    ) {
+        let tick = |&(irq, ns, is_known): &(u32, u64, bool)| {
+            let not_known = InterruptContext::NotKnown;
+            let context = if is_known { InterruptContext::Interrupts } else { not_known };
+            InterruptTick { context, ..of_device(irq, ns) }
+        };
+        let (share, parts) = told(all.iter().map(tick));
+        let sum: u64 = parts.iter().map(|it| it.ns).sum();
+        prop_assert_eq!(sum, all.iter().map(|it| it.1).sum::<u64>().min(5 * S));
+        prop_assert!((share.get() - sum as f64 / 5e9).abs() < 1e-9);
+        prop_assert!(parts.iter().all(|it| it.ns > 0 && it.not_known_ns <= it.ns));
+        prop_assert!(parts.len() <= 13);
+    }
 }
 
 #[test]

@@ -27,6 +27,7 @@ mod registry;
 mod rhythms;
 mod runtimes;
 mod scenes;
+mod stalled;
 mod steal;
 mod syscalls;
 mod tables;
