@@ -421,11 +421,9 @@ pub(super) mod tests {
         // Nor does one that sends to somebody else, in whose call the packet came.
         for (context, other) in [(Woke::Socket, Woken::SoftInterrupt), (Woke::Sent, Woken::Network)]
         {
-            for (sends_to, woken) in [
-                (Some(40_000), Woken::Sender(8)),
-                (Some(40_001), other.clone()),
-                (None, other.clone()),
-            ] {
+            for (sends_to, woken) in
+                [(Some(40_000), Woken::Sender(8)), (Some(40_001), other), (None, other)]
+            {
                 let it = sleep(inet(40_000), context);
                 let waker = Waker { sends_to, ..it.waker };
                 let slept = Slept::of(&Sleep { waker, ..it }, &listening).unwrap();
