@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <linux/aio_abi.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -98,9 +99,30 @@ static double expires(void)
 
 	it = connection(&other);
 	check(setsockopt(it, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)));
+	if (send(it, "x", 1, MSG_NOSIGNAL) != 1)
+		exit(6);
 	while (monotonic() < end) {
 		begin = now();
 		recv(it, &byte, 1, 0);
+		slept += now() - begin;
+	}
+	return slept;
+}
+
+/* It waits for an answer until a time is up that it has set, which the kernel does not keep for the
+ * socket. */
+static double polls(void)
+{
+	struct pollfd one = { .events = POLLIN };
+	double slept = 0, begin;
+	int other;
+
+	one.fd = connection(&other);
+	if (send(one.fd, "x", 1, MSG_NOSIGNAL) != 1)
+		exit(6);
+	while (monotonic() < end) {
+		begin = now();
+		poll(&one, 1, 15);
 		slept += now() - begin;
 	}
 	return slept;
@@ -233,6 +255,7 @@ int main(int count, char **arguments)
 	struct work all[] = {
 		{ "timeouts", timeouts, -1 },
 		{ "expires", expires, 0 },
+		{ "polls", polls, 0 },
 		{ "receives", receives, 0 },
 		{ "reads", reads, -1 },
 	};

@@ -5,15 +5,17 @@
 
 use crate::odd_threads::{compiled, in_scratch, is_near, record};
 use rusqlite::Connection;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// How each thread is woken, and in which call it sleeps.
-const EXPECTED: [(&str, &str, &str); 4] = [
+const EXPECTED: [(&str, &str, &str); 5] = [
     ("timeouts", "epoll_wait", "timer"),
     ("expires", "recvfrom", "kernel_timer"),
+    ("polls", "poll", "timer"),
     ("receives", "recvfrom", "network"),
     ("reads", "io_getevents", "disk"),
 ];
@@ -32,6 +34,20 @@ fn on_disk() -> (PathBuf, bool) {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let is_disk = Path::new(&format!("/sys/dev/block/{major}:{minor}")).exists();
     (path, is_disk)
+}
+
+/// The kinds of the sleep in a call on that, as the report has them.
+fn kinds(recording: &Path, call: &str, on: &str) -> BTreeSet<String> {
+    let mut report = Command::new(env!("CARGO_BIN_EXE_deburr"));
+    let output = report.args(["report", "--json"]).arg(recording).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let ledgers = report["ledger"].as_array().unwrap().iter();
+    let parts = ledgers.flat_map(|it| it["asleep"].as_array().into_iter().flatten());
+    let of_it = parts.filter(|it| {
+        let is_on = it["on"].as_str().unwrap_or_default().starts_with(on);
+        it["call"] == call && is_on && it["ns"].as_u64() > Some(100_000_000)
+    });
+    of_it.map(|it| it["kind"].as_str().unwrap().to_owned()).collect()
 }
 
 /// Sleep in seconds by thread, call, and what ended it, with the pid of a process that did.
@@ -96,6 +112,11 @@ fn who_is_interrupted_wakes_nobody() {
             assert!(not_known <= NOT_KNOWN * seconds, "{thread}: {woken:#?}");
             assert!(right + not_known >= (1.0 - OTHERWISE) * seconds, "{thread}: {woken:#?}");
         }
+        // What was asked for did not come in time, whoever kept the time.
+        let for_others = BTreeSet::from(["waits_for_others".to_owned()]);
+        assert_eq!(kinds(&recording, "recvfrom", "127.0.0.1:"), for_others, "{woken:#?}");
+        assert_eq!(kinds(&recording, "poll", "127.0.0.1:"), for_others, "{woken:#?}");
+        assert_eq!(kinds(&recording, "epoll_wait", ""), BTreeSet::from(["own_timer".to_owned()]));
         None
     });
 }

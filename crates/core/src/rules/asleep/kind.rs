@@ -174,7 +174,8 @@ pub(super) fn of_sleep(slept: &Slept) -> SleepKind {
     if SLEEPS.contains(&call) {
         return OwnTimer;
     }
-    if slept.woken.is_timer() && TIMED.contains(&call) {
+    // An answer that did not come in time is as late as one that came.
+    if slept.woken.is_timer() && TIMED.contains(&call) && !is_for_answer(&slept.on) {
         return OwnTimer;
     }
     let sends = sends(slept);
@@ -190,6 +191,20 @@ pub(super) fn of_sleep(slept: &Slept) -> SleepKind {
         }
         _ => NotKnown,
     }
+}
+
+/// Whether it is the one connection that a call waits for, on which something was asked.
+fn is_for_answer(on: &SleptOn) -> bool {
+    matches!(
+        on,
+        SleptOn::Inet {
+            listens: Some(false),
+            remote: Some(_),
+            asked: Some(true),
+            ready: false,
+            ..
+        }
+    )
 }
 
 #[cfg(test)]
@@ -238,7 +253,18 @@ mod tests {
             ("futex", futex(9, 0), WokenBy::HardInterrupt, OwnTimer),
             ("clock_nanosleep", SleptOn::NotKnown, by.clone(), OwnTimer),
             ("epoll_wait", poll.clone(), WokenBy::HardInterrupt, OwnTimer),
-            ("epoll_wait", poll, WokenBy::NotYet, NotKnown),
+            ("epoll_wait", poll.clone(), WokenBy::NotYet, NotKnown),
+            ("epoll_wait", poll, WokenBy::Timer, OwnTimer),
+            // An event that is not the end of the time; and where nothing was asked.
+            ("io_getevents", SleptOn::NotKnown, WokenBy::Disk, NotKnown),
+            ("io_getevents", SleptOn::NotKnown, WokenBy::OtherCpu, NotKnown),
+            ("io_getevents", SleptOn::NotKnown, WokenBy::Timer, OwnTimer),
+            ("poll", not_asked(Some(false)), WokenBy::Timer, OwnTimer),
+            ("poll", SleptOn::Pipe, WokenBy::Timer, OwnTimer),
+            // An answer that did not come in time.
+            ("poll", inet(Some(false)), WokenBy::Timer, WaitsForOthers),
+            ("poll", inet(Some(false)), WokenBy::HardInterrupt, WaitsForOthers),
+            ("recvfrom", inet(Some(false)), WokenBy::KernelTimer, WaitsForOthers),
             ("flock", SleptOn::NotKnown, by, WaitsForOthers),
         ] {
             let slept = slept(call, on, woken);
