@@ -19,6 +19,11 @@ ON_FILES = {
 }  # fmt: skip
 EPOLL = ["epoll_wait", "epoll_pwait"]
 POLLS = ["poll", "ppoll", "select", "pselect6"]
+# The interrupt of a disk, and the soft one for its requests: the trace does not tell of what device one is.
+INTERRUPT = {"disk": "disk or device", "device": "disk or device"}
+# Which interrupts ended a sleep, and what is told of those of which that was not seen.
+KINDS = {"timer", "kernel timer", "network", "disk or device", "other cpu"}
+UNSEEN = {"soft interrupt", "hard interrupt"}
 # Sleeps that take longer than this may be told before they end.
 HELD_NS = 900_000_000
 # What is compared of processes that were on a CPU for this share of their time at least.
@@ -143,7 +148,7 @@ class Witness:
         if others and by.startswith("sender"):
             # It may be told of one that had nothing to read.
             truth.may_woken[by] += ns
-            truth.may_woken["soft interrupt"] += ns
+            truth.may_woken["network"] += ns
         else:
             truth.woken[by] += ns
         if ended and not sleep.waker:
@@ -197,12 +202,12 @@ class Witness:
     def waker(self, pid, sleep):
         if not sleep.waker:
             return "not known"
-        context, tid, call = sleep.waker
+        context, what, tid, call = sleep.waker
         by = self.process_of.get(tid)
-        if context == "hard":
-            return "hard interrupt"
-        if context == "soft":
-            return f"sender {by}" if self.is_sender(pid, sleep, by, call) else "soft interrupt"
+        if context == "soft" and self.is_sender(pid, sleep, by, call):
+            return f"sender {by}"
+        if context in ("hard", "soft"):
+            return INTERRUPT.get(what, what or f"{context} interrupt")
         return "not known" if not tid else f"process {by}" if by in self.pids else "another process"
 
     def is_sender(self, pid, sleep, by, call):
@@ -245,8 +250,8 @@ class Said:
         connection.close()
 
     def waker(self, woken):
-        by, pid = woken["by"], self.pids.get(woken.get("proc"))
-        return {"thread": f"process {pid}", "sender": f"sender {pid}"}.get(by, by.replace("_", " "))
+        by, pid = woken["by"].replace("_", " "), self.pids.get(woken.get("proc"))
+        return {"thread": f"process {pid}", "sender": f"sender {pid}"}.get(by) or INTERRUPT.get(by, by)
 
 
 def object_of(call, on):
@@ -281,12 +286,24 @@ def differences(witness, said, judged, pids):
         for key, ns in told.woken.items():
             number = key.split()[-1]
             if (number.isdigit() and int(number) not in pids) or number == "None":
-                key = "another process" if key.startswith("process") else "soft interrupt"
+                key = "another process" if key.startswith("process") else "network"
             woken[key] += ns
-        yield worst(pid, who, "woken by", woken, true, true.woken, true.open_ns + true.open_woken_ns, true.may_woken, true.long)
+        woken, of_truth, may = (by_interrupts(of, woken) for of in (woken, true.woken, true.may_woken))
+        yield worst(pid, who, "woken by", woken, true, of_truth, true.open_ns + true.open_woken_ns, may, true.long)
         if true.on_cpu_ns > LEAST_ON_CPU * true.wall_ns:
             yield from of_cpu(pid, who, told, true)
         yield from sleep_divided.differences(witness, pid, who, said.cpu_time[pid])
+
+
+def by_interrupts(of, told):
+    """Where deburr did not see for a part of the time which interrupts came, because there were too many, they are all one."""
+    unseen = sum(told.get(key, 0) for key in UNSEEN)
+    if not unseen:
+        return of
+    sums = defaultdict(int)
+    for key, ns in of.items():
+        sums["an interrupt" if key in KINDS or key in UNSEEN else key] += ns
+    return sums
 
 
 def of_cpu(pid, who, told, true):

@@ -100,7 +100,7 @@ def wrong():
     for what, events, sleeps, odd in CASES:
         replay = Replay(Made(events))
         found = [
-            (sleep.tid, sleep.since // MS, sleep.end // MS, sleep.waker and sleep.waker[:2], sleep.open_ns // MS) for sleep in replay.sleeps
+            (sleep.tid, sleep.since // MS, sleep.end // MS, sleep.waker and sleep.waker[::2], sleep.open_ns // MS) for sleep in replay.sleeps
         ]
         if found != sleeps or sorted(replay.odd) != odd:
             yield f"{what}: {found} and {replay.odd} instead of {sleeps} and {odd}"

@@ -2,7 +2,7 @@
 """Replays from perf's trace on what every thread of a workload slept, who woke it, and what interrupts took from it.
 
 A sleep lasts from when the thread is switched out, not runnable, until it is queued again (`sched_wakeup`). The last
-`sched_waking` before that ended it; its flags tell whether an interrupt did. In which call is known from the calls that the
+`sched_waking` before that ended it; its flags tell whether an interrupt did, and what its CPU served then tells which. In which call is known from the calls that the
 thread entered and left: where there is none, it is a page fault, or other work of the kernel for it. The trace does not tell
 block IO from other uninterruptible sleep, and of a thread of the kernel not what it works for.
 
@@ -31,7 +31,7 @@ EVENTS = {
     DEVICE_OUT: ("irq:irq_handler_exit", "common_pid"),
     TIMER_IN: ("irq_vectors:local_timer_entry", "common_pid"),
     TIMER_OUT: ("irq_vectors:local_timer_exit", "common_pid"),
-    SOFT_IN: ("irq:softirq_entry", "common_pid"),
+    SOFT_IN: ("irq:softirq_entry", "common_pid", "vec"),
     SOFT_OUT: ("irq:softirq_exit", "common_pid"),
     RESCHEDULED: ("irq_vectors:reschedule_exit", "common_pid"),
 }
@@ -40,6 +40,9 @@ EVENTS |= {VECTOR_OUT + at: (f"irq_vectors:{name}_exit", "common_pid") for at, n
 BEGINS = {DEVICE_IN, TIMER_IN, *range(VECTOR_IN, VECTOR_IN + len(VECTORS))}
 # The kind of interrupt that ends.
 ENDS = {DEVICE_OUT: "device", TIMER_OUT: "timer"} | {VECTOR_OUT + at: "processor" for at in range(len(VECTORS))}
+# The kind of interrupt that begins, and what soft interrupts are for, by their vectors.
+BEGUN = {DEVICE_IN: "device", TIMER_IN: "timer"} | {VECTOR_IN + at: "other cpu" for at in range(len(VECTORS))}
+SOFT = {1: "kernel timer", 2: "network", 3: "network", 4: "disk", 5: "disk", 8: "timer"}
 # x86-64's number of epoll_ctl, and EPOLL_CTL_ADD.
 EPOLL_CTL, EPOLL_ADD = 233, 1
 # Of a call: number and arguments.
@@ -57,7 +60,7 @@ UNKNOWN, ASLEEP, ABLE, ON_CPU, GONE = range(5)
 
 
 class Sleep:
-    """`state` is S or D; `call` (number, arguments) or None; `waker` (context, tid, its call) or None = not seen. It may have ended
+    """`state` is S or D; `call` (number, arguments) or None; `waker` (context, what interrupt, tid, its call) or None = not seen. It may have ended
     earlier than `end` by `open_ns`, because that was not seen, or by `waking_ns`: the thread is queued between both events."""
 
     __slots__ = ("tid", "since", "end", "state", "call", "waker", "open_ns", "waking_ns")
@@ -85,6 +88,8 @@ class Interrupts:
         self.hard_since = self.soft_since = None
         self.hard_in_soft, self.hard_ended = 0, -END
         self.own_call = False
+        # What they are.
+        self.hard = self.soft = None
 
 
 class Replay:
@@ -121,7 +126,7 @@ class Replay:
             elif kind in (WAKING, WAKEUP, NEW):
                 self.woken(time, kind, cpu, fields)
             else:
-                self.interrupt(time, kind, cpu, fields[0])
+                self.interrupt(time, kind, cpu, *fields)
         self.finish()
 
     def finish(self):
@@ -205,7 +210,9 @@ class Replay:
             by, flags, tid = fields
             context = "hard" if flags[0] & IN_HARD else "soft" if flags[0] & IN_SOFT else "task"
             caller = self.threads.get(by)
-            self.thread(tid, time).waking = time, (context, by, caller and caller.call)
+            served = self.cpus[cpu]
+            what = {"hard": served.hard, "soft": served.soft}.get(context)
+            self.thread(tid, time).waking = time, (context, what, by, caller and caller.call)
             return
         self.cpus[cpu].hard_ended = -END
         (tid,) = fields
@@ -234,23 +241,24 @@ class Replay:
             if number == EPOLL_CTL and thread.call[1][1] == EPOLL_ADD:
                 self.polled[tid, thread.call[1][0]] = thread.call[1][2]
 
-    def interrupt(self, time, kind, cpu, tid):
+    def interrupt(self, time, kind, cpu, tid, vector=None):
         state = self.cpus[cpu]
         if kind in BEGINS:
-            state.hard_since = time
+            state.hard_since, state.hard = time, BEGUN[kind]
         elif kind in ENDS:
             if state.hard_since is not None:
                 ns = time - state.hard_since
                 self.interrupts[tid, ENDS[kind], False].append((state.hard_since, time, ns))
                 state.hard_in_soft += ns
-            state.hard_since = None
+            state.hard_since = state.hard = None
         elif kind == SOFT_IN:
+            state.soft = SOFT.get(vector)
             state.own_call, state.soft_since, state.hard_in_soft = time - state.hard_ended > AFTER_NS, time, 0
         elif kind == SOFT_OUT:
             if state.soft_since is not None:
                 ns = time - state.soft_since - state.hard_in_soft
                 self.interrupts[tid, "soft", state.own_call].append((state.soft_since, time, ns))
-            state.soft_since = None
+            state.soft_since = state.soft = None
             # The next one comes in the same context.
             state.hard_ended = -END if state.own_call else time
             return

@@ -127,8 +127,8 @@ def judge(said, recording, kernel):
     hold(woken <= {"`sh`"}, f"asleep: woken by {woken}")
     slept = next((entry for entry in timeout["ledger"] if entry.get("asleep")), {"asleep": []})["asleep"]
     ended = [p.get("woken_by") for p in slept if p["call"] in ("poll", "ppoll") and p["kind"] == "own_timer"]
-    # Likewise; and the sleep in progress at the end of the window was not ended.
-    hold(ended and set(ended) <= {"a timer"} | ({None} if not woken else set()), f"timeout: {slept}")
+    # Likewise.
+    hold(not woken or (ended and set(ended) <= {"a timer"}), f"timeout: {slept}")
 
     limited, error = shares(quota, "limited")
     hold(error <= LEDGER_TOLERANCE, f"quota: ledger is {error:.2%} off")

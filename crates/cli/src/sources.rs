@@ -27,7 +27,7 @@ impl Running {
     }
 }
 
-/// The probes that share with that of the scheduler no more than what was made before both.
+/// The probes that need nothing of that of the scheduler: the table that they share is made before both.
 struct Loaded {
     interrupts: Result<(IrqPlan, IrqProbe), String>,
     block: Result<LoadedBlock, String>,

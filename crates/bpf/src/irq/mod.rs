@@ -166,27 +166,36 @@ impl IrqProbe {
     /// # Errors
     /// The error of libbpf or the kernel.
     pub fn watch_frequent(&mut self, watch: bool) -> Result<(), String> {
-        if watch == self.watches_frequent {
-            return Ok(());
-        }
-        self.watches_frequent = watch;
         if !watch {
-            self.frequent.iter().for_each(|name| self.object.detach(name));
+            if self.watches_frequent {
+                self.frequent.iter().for_each(|name| self.object.detach(name));
+            }
+            self.watches_frequent = false;
             self.serve_nothing();
             return Ok(());
         }
+        if self.watches_frequent {
+            return Ok(());
+        }
+        self.watches_frequent = true;
         let number = self.data().watch_number;
         set(&mut self.data().watch_number, number.wrapping_add(1));
         self.frequent.iter().rev().try_for_each(|name| self.object.attach(name))
     }
 
-    /// Of a beginning that was seen, the end may not have been.
+    /// Of a beginning that was seen, the end may not have been; a program that has begun may even write it after its
+    /// detachment. Of a call by another CPU, the next hard interrupt tells that it is over.
     fn serve_nothing(&self) {
         let Some(serving) = &self.serving else { return };
         for cpu in 0..serving.len() {
             serving.set_u32(cpu, offset_of!(irq_serving, soft), 0);
-            serving.set_u32(cpu, offset_of!(irq_serving, hard), 0);
         }
+    }
+
+    /// Whether the probe of the scheduler hears which interrupts the CPUs serve.
+    #[must_use]
+    pub fn tells_serving(&self) -> bool {
+        self.serving.is_some()
     }
 
     /// Takes the sums of a second that has ended.

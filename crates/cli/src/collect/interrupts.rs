@@ -89,7 +89,10 @@ impl InterruptCollector {
     ) -> Result<Self, State> {
         let missing = |reason| State::Missing { reason, gain: GAIN.into() };
         let (plan, probe) = loaded.map_err(missing)?;
-        let gaps = plan.gaps();
+        let unshared =
+            "which interrupts wake threads is not told: the kernel made no table for that";
+        let mut gaps = plan.gaps();
+        gaps.extend((!probe.tells_serving()).then_some(unshared));
         Ok(Self {
             probe,
             partial: (!gaps.is_empty()).then(|| gaps.join("; ")),

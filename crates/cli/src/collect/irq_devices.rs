@@ -39,44 +39,44 @@ fn handlers(dir: &Path) -> String {
     names.join(", ")
 }
 
-/// What a device is for.
+/// What an interrupt is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// It is the timer of CPUs, where these have none that the kernel handles in a way of its own.
+    /// It is a timer of CPUs that the kernel handles like a device's.
     Timer,
+    /// Another CPU has this one call a function, where the kernel handles that like a device's.
+    OtherCpu,
     Network,
     Disk,
-    /// Something else, or it is not known.
-    Other,
+    /// Another device, or several.
+    Device,
+    NotKnown,
 }
 
-/// Handlers of timers, as on processors of ARM and RISC-V, and of a PC's old timers.
-const TIMERS: &[&str] = &["arch_timer", "arch_mem_timer", "riscv-timer", "timer", "hpet0"];
+/// Handlers of timers, without a number at the end: of the processors of ARM and RISC-V, of Xen, and of old PCs.
+const TIMERS: &[&str] = &["arch_timer", "arch_mem_timer", "riscv-timer", "timer", "hpet"];
+/// The same of functions that other CPUs have called on Xen.
+const CALLS: &[&str] = &["callfunc", "callfuncsingle"];
 
-/// What devices are for, by the numbers of their interrupts.
+/// What interrupts are for, by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Purposes {
     known: HashMap<u32, Purpose>,
-    /// Those of devices on PCI; read when the first is asked for.
-    pci: Option<HashMap<u32, Purpose>>,
 }
 
 impl Purposes {
+    /// A number that was not met before may be of a device that is new: all are looked at.
     pub(super) fn of(&mut self, roots: &Roots, irq: u32) -> Purpose {
         if let Some(known) = self.known.get(&irq) {
             return *known;
         }
-        let pci = self.pci.get_or_insert_with(|| on_pci(roots));
-        let purpose = pci.get(&irq).copied().unwrap_or_else(|| {
-            let names = handlers(&roots.proc.join("irq").join(irq.to_string()));
-            by_name(roots, &names)
-        });
-        self.known.insert(irq, purpose);
-        purpose
+        self.known.extend(on_pci(roots));
+        *self.known.entry(irq).or_insert_with(|| by_name(roots, &names_of(roots, irq)))
     }
 }
 
-/// By the class of each device: its first byte is 1 for storage, 2 for the network (PCI Code and ID Assignment).
+/// By the class of each device: its first byte is 1 for storage, 2 for the network (PCI Code and ID Assignment). A device that
+/// has messages does not use its line, which it may share with others.
 fn on_pci(roots: &Roots) -> HashMap<u32, Purpose> {
     let mut all = HashMap::new();
     for device in fs::read_dir(roots.sys.join("bus/pci/devices")).into_iter().flatten().flatten() {
@@ -85,33 +85,56 @@ fn on_pci(roots: &Roots) -> HashMap<u32, Purpose> {
         let purpose = match class.trim().strip_prefix("0x").and_then(|it| it.get(..2)) {
             Some("01") => Purpose::Disk,
             Some("02") => Purpose::Network,
-            _ => continue,
+            _ => Purpose::Device,
         };
         let messages = fs::read_dir(dir.join("msi_irqs")).into_iter().flatten().flatten();
-        let numbers = messages.filter_map(|it| it.file_name().to_str()?.parse().ok());
-        let line = fs::read_to_string(dir.join("irq")).ok().and_then(|it| it.trim().parse().ok());
-        all.extend(numbers.chain(line.filter(|&irq| irq != 0)).map(|irq: u32| (irq, purpose)));
+        let mut numbers: Vec<u32> =
+            messages.filter_map(|it| it.file_name().to_str()?.parse().ok()).collect();
+        if numbers.is_empty() {
+            let line = fs::read_to_string(dir.join("irq")).ok();
+            numbers
+                .extend(line.and_then(|it| it.trim().parse().ok()).filter(|&irq: &u32| irq != 0));
+        }
+        for irq in numbers {
+            let of = all.entry(irq).or_insert(purpose);
+            *of = if *of == purpose { purpose } else { Purpose::Device };
+        }
     }
     all
 }
 
+/// The names of its handlers. Those that were there before `/proc/irq` have no directory.
+fn names_of(roots: &Roots, irq: u32) -> String {
+    let names = handlers(&roots.proc.join("irq").join(irq.to_string()));
+    if !names.is_empty() {
+        return names;
+    }
+    let actions = roots.sys.join("kernel/irq").join(irq.to_string()).join("actions");
+    fs::read_to_string(actions).unwrap_or_default().trim().replace(',', ", ")
+}
+
 /// By its handlers: those of virtio devices that are not on PCI have their device's name.
 fn by_name(roots: &Roots, names: &str) -> Purpose {
-    let mut names = names.split(", ");
-    let Some(first) = names.next() else { return Purpose::Other };
-    if TIMERS.contains(&first) {
+    let mut each = names.split(", ");
+    let Some(first) = each.next().filter(|it| !it.is_empty()) else { return Purpose::NotKnown };
+    if each.next().is_some() {
+        return Purpose::Device;
+    }
+    let kind = first.trim_end_matches(|it: char| it.is_ascii_digit());
+    if TIMERS.contains(&kind) {
         return Purpose::Timer;
     }
-    let number = first.strip_prefix("virtio").unwrap_or_default();
-    if number.is_empty() || !number.bytes().all(|it| it.is_ascii_digit()) || names.next().is_some()
-    {
-        return Purpose::Other;
+    if CALLS.contains(&kind) {
+        return Purpose::OtherCpu;
+    }
+    if kind != "virtio" {
+        return Purpose::Device;
     }
     let device = roots.sys.join("bus/virtio/devices").join(first);
     match () {
         () if device.join("block").exists() => Purpose::Disk,
         () if device.join("net").exists() => Purpose::Network,
-        () => Purpose::Other,
+        () => Purpose::Device,
     }
 }
 
@@ -131,32 +154,49 @@ mod tests {
             fs::write(dir.join("irq"), line).unwrap();
             messages.iter().for_each(|it| fs::write(dir.join("msi_irqs").join(it), "").unwrap());
         };
+        // A disk with messages, and one without; a card, another device, and two that share a line.
         pci("0000:00:02.0", "0x010802\n", "11\n", &["35", "36"]);
         pci("0000:00:03.0", "0x020000\n", "0\n", &["38"]);
         pci("0000:00:04.0", "0x030000\n", "12\n", &["40"]);
-        for (irq, handler) in
-            [(3, "arch_timer"), (50, "virtio0"), (51, "virtio1"), (52, "virtio0-x")]
-        {
+        pci("0000:00:05.0", "0x010601\n", "14\n", &[]);
+        pci("0000:00:06.0", "0x010601\n", "16\n", &[]);
+        pci("0000:00:07.0", "0x0c0320\n", "16\n", &[]);
+        for (irq, handler) in [(50, "virtio0"), (51, "virtio1"), (52, "virtio0-x"), (53, "acpi")] {
             fs::create_dir_all(proc.join(format!("irq/{irq}")).join(handler)).unwrap();
+        }
+        for (irq, handlers) in [(3, "arch_timer"), (4, "timer7"), (5, "callfuncsingle12"), (6, "")]
+        {
+            let dir = sys.join(format!("kernel/irq/{irq}"));
+            fs::create_dir_all(&dir).unwrap();
+            fs::write(dir.join("actions"), format!("{handlers}\n")).unwrap();
         }
         fs::create_dir_all(sys.join("bus/virtio/devices/virtio0/block")).unwrap();
         fs::create_dir_all(sys.join("bus/virtio/devices/virtio1/net")).unwrap();
         let mut purposes = Purposes::default();
         for (irq, purpose) in [
-            (11, Purpose::Disk),
+            (11, Purpose::NotKnown),
             (36, Purpose::Disk),
             (38, Purpose::Network),
-            (12, Purpose::Other),
-            (40, Purpose::Other),
+            (12, Purpose::NotKnown),
+            (40, Purpose::Device),
+            (14, Purpose::Disk),
+            (16, Purpose::Device),
             (3, Purpose::Timer),
+            (4, Purpose::Timer),
+            (5, Purpose::OtherCpu),
+            (6, Purpose::NotKnown),
             (50, Purpose::Disk),
             (51, Purpose::Network),
-            (52, Purpose::Other),
-            (99, Purpose::Other),
-            (0, Purpose::Other),
+            (52, Purpose::Device),
+            (53, Purpose::Device),
+            (99, Purpose::NotKnown),
+            (0, Purpose::NotKnown),
         ] {
             assert_eq!(purposes.of(&roots, irq), purpose, "{irq}");
             assert_eq!(purposes.of(&roots, irq), purpose, "{irq} again");
         }
+        // One that is plugged in later.
+        pci("0000:00:08.0", "0x010802\n", "0\n", &["60"]);
+        assert_eq!(purposes.of(&roots, 60), Purpose::Disk);
     }
 }

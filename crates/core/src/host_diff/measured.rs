@@ -103,7 +103,8 @@ impl Measured {
     #[must_use]
     pub fn recording(host: usize, report: &Report) -> Option<Self> {
         let sum = |states: &[LedgerState]| {
-            let parts = report.ledger.iter().flat_map(|ledger| &ledger.parts);
+            let own = report.ledger.iter().filter(|ledger| !ledger.awaited);
+            let parts = own.flat_map(|ledger| &ledger.parts);
             let of = parts.filter(|part| states.contains(&part.state));
             of.map(|part| part.ns as f64 / 1e9).sum::<f64>()
         };

@@ -533,3 +533,14 @@ proptest! {
         prop_assert!(best.len() <= 9, "{best:?}");
     }
 }
+
+/// What others do for whom the target waits is no time of the target.
+#[test]
+fn of_a_recording_the_time_of_its_target_counts() {
+    let document = include_str!("../../../../fixtures/render/interrupted.json");
+    let mut report: crate::finding::Report = serde_json::from_str(document).unwrap();
+    assert!(report.ledger.iter().all(|ledger| ledger.awaited));
+    assert!(Measured::recording(0, &report).is_none());
+    report.ledger[0].awaited = false;
+    assert!(Measured::recording(0, &report).is_some());
+}

@@ -136,7 +136,7 @@ pub enum WokenBy {
         /// That process.
         proc: ProcId,
     },
-    /// A soft interrupt, and it was not seen which: the network, the end of a transfer, or a timer.
+    /// A soft interrupt: it was not seen which, or it was one for something else than below.
     SoftInterrupt,
     /// A hard interrupt, and it was not seen which: a timer, or a device.
     HardInterrupt,

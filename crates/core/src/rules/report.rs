@@ -174,11 +174,12 @@ fn is_about_waiting_for_others(finding: &Finding) -> bool {
 fn awaited(list: &[Group<'_>], findings: &[Finding]) -> Vec<usize> {
     let causes = findings.iter().filter(|it| is_about_waiting_for_others(it));
     let causes = causes.flat_map(|it| &it.causes).filter(|it| it.share.get() >= LEAST_AWAITED);
-    let pids = causes.filter(|it| it.entity.kind == EntityKind::Process);
     let mut all = Vec::new();
-    for pid in pids.filter_map(|it| it.entity.pid) {
+    for it in causes.map(|it| &it.entity).filter(|it| it.kind == EntityKind::Process) {
+        let (Some(pid), Some(comm)) = (it.pid, it.comm.as_deref()) else { continue };
         let is_its = |group: &Group<'_>| {
-            !group.in_target && group.members.iter().any(|(_, it)| it.pid == pid && !it.many)
+            let is_member = || group.members.iter().any(|(_, it)| it.pid == pid && !it.many);
+            !group.in_target && group.comm == comm && is_member()
         };
         if let Some(at) = list.iter().position(is_its)
             && !all.contains(&at)

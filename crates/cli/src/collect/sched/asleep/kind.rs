@@ -326,8 +326,8 @@ const ACCEPTS: &[&str] = &["accept", "accept4"];
 const RECEIVES: &[&str] = &["read", "readv", "recvfrom", "recvmsg", "recvmmsg", "splice"];
 
 /// Whether the thread that a soft interrupt met was about to send to the socket that another one slept on, or made room for
-/// what that one sends: a packet for others may come in the middle of its call. Ports of listeners are translated on their
-/// way to some containers, those of clients are not.
+/// what that one sends: a packet for others may come in the middle of its call. The ports of listeners are translated on their
+/// way to many containers, those of clients hardly ever: where they are, the sender is not named.
 fn is_at_other_end(sleep: &Sleep) -> bool {
     let Sleep { call, waker, object, .. } = sleep;
     let other = if is(*call, SENDS) { RECEIVES } else { SENDS };

@@ -201,7 +201,9 @@ impl Asleep {
                 Purpose::Timer => Woke::Timer,
                 Purpose::Network => Woke::Network,
                 Purpose::Disk => Woke::Disk,
-                Purpose::Other => Woke::Device(irq),
+                Purpose::OtherCpu => Woke::OtherCpu,
+                Purpose::Device => Woke::Device(irq),
+                Purpose::NotKnown => Woke::HardIrq,
             };
         }
         self.history.slept(&sleep);
