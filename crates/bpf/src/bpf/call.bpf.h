@@ -62,4 +62,14 @@ static __always_inline __u64 stack_pointer(__u64 regs)
 	return 0;
 }
 
+/* Where the program goes on after the call. */
+static __always_inline __u64 instruction_pointer(__u64 regs)
+{
+	if (bpf_core_field_exists(((struct pt_regs___x86 *)0)->orig_ax))
+		return NUMBER_AT(struct pt_regs___x86, regs, ip);
+	if (bpf_core_field_exists(((struct pt_regs___arm64 *)0)->syscallno))
+		return NUMBER_AT(struct pt_regs___arm64, regs, pc);
+	return 0;
+}
+
 #endif

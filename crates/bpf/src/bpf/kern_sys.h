@@ -12,13 +12,16 @@ struct pt_regs___x86 {
 	unsigned long di;
 	unsigned long si;
 	unsigned long dx;
+	unsigned long r10;
 	unsigned long orig_ax;
+	unsigned long ip;
 	unsigned long sp;
 };
 
 struct pt_regs___arm64 {
 	__u64 regs[31];
 	__u64 sp;
+	__u64 pc;
 	__u64 orig_x0;
 	__u64 pstate;
 	__s32 syscallno;

@@ -76,9 +76,10 @@ struct sched_sleep {
 	__u64 slept_ns;
 	__u64 stands_for_ns; /* sleep of this thread since its last record */
 	__u64 argument[3];   /* of its system call */
-	__u64 inode;         /* of the file that the first argument means */
-	__u8 kind[8];        /* beginning of the name of a file without a type: "[eventpo" */
-	__u32 device;        /* of a file; of a sleep on a socket: waker_to of its watch */
+	__u64 inode;  /* of the file that the first argument means; of a call that takes none, where
+			 its program goes on */
+	__u8 kind[8]; /* beginning of the name of a file without a type: "[eventpo" */
+	__u32 device; /* of a file; of a sleep on a socket: waker_to of its watch */
 	__u32 tid;
 	__u32 tgid;
 	__u32 waker_tid;
@@ -98,7 +99,8 @@ struct sched_sleep {
 	__u8 state;      /* of the ledger */
 	__u8 context;    /* enum sleep_context */
 	__u8 mark;       /* a unix socket that was bound, or whose listener was; one of TCP on
-			    which its process has sent, and has not read yet */
+			    which its process has sent, and has not read yet; a call that takes no
+			    file whose fourth argument is not 0 */
 	__u8 ready;      /* the socket is the one that is ready of several */
 	__u8 lock;       /* enum sleep_lock; not told of who sleeps in a call on a socket */
 	__u32 write_seq; /* number of the next byte that is sent by a socket of TCP */

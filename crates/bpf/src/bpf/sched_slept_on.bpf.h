@@ -41,6 +41,16 @@ static __always_inline void note_arguments(struct sched_sleep *sleep, __u64 regs
 	}
 }
 
+/* Of a call that takes no file. */
+static __always_inline void note_caller(struct sched_sleep *sleep, __u64 regs)
+{
+	sleep->inode = instruction_pointer(regs);
+	if (bpf_core_field_exists(((struct pt_regs___x86 *)0)->orig_ax))
+		sleep->mark = NUMBER_AT(struct pt_regs___x86, regs, r10) != 0;
+	else if (bpf_core_field_exists(((struct pt_regs___arm64 *)0)->syscallno))
+		sleep->mark = NUMBER_AT(struct pt_regs___arm64, regs, regs[3]) != 0;
+}
+
 /* --- the file --- */
 
 /* Sent something, and read nothing of what has arrived. */
@@ -250,6 +260,8 @@ static __always_inline void note_call(struct sched_sleep *sleep, struct sched_wa
 		file = file_of(cell, task, (__u32)sleep->argument[0]);
 	else if (says == SLEEP_POLL)
 		file = file_polled(sleep, place, task, regs);
+	else
+		note_caller(sleep, regs);
 	if (file)
 		note_file(sleep, w, cell, file);
 	/* A thread of a runtime that polls for many is at rest when it sleeps on anything else. */

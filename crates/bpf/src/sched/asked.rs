@@ -52,7 +52,7 @@ impl Asked {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sleep::{Call, Context, Waker};
+    use super::super::sleep::{Call, Caller, Context, Waker};
     use super::*;
     use std::net::Ipv4Addr;
 
@@ -72,6 +72,8 @@ mod tests {
             object: Object::Inet(inet),
             unanswered: None,
             lock: None,
+            caller: Caller::At(0),
+            is_timed: false,
             waker: Waker {
                 context: Context::SoftIrq,
                 tid: 0,

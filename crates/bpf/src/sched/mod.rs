@@ -23,7 +23,7 @@ mod watched;
 pub use blame::{Blame, ProbeCulprit, Sums};
 pub use delta::ThreadDelta;
 pub use moves::LastMove;
-pub use sleep::{Call, Context, Inet, KernelLock, LockKind, Object, Sleep, Waker};
+pub use sleep::{Call, Caller, Context, Inet, KernelLock, LockKind, Object, Sleep, Waker};
 pub use threads::ThreadScan;
 pub use timeline::{Run, Timeline};
 pub use unseen::UnseenProcess;

@@ -271,6 +271,22 @@ fn lock_of(it: &sched_sleep) -> Option<KernelLock> {
     Some(KernelLock { kind, address: high << 32 | low })
 }
 
+/// Whose code waits on a futex, which says what the value of the word means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// As the probe says it: the address in the program at which it goes on; 0 = not known.
+    At(u64),
+    /// glibc.
+    Glibc,
+    /// musl.
+    Musl,
+    /// Neither, as far as that is known. Several threads have waited on the word, and once one of them had been woken, it
+    /// had that value again.
+    Shared,
+    /// Neither, as far as that is known.
+    Other,
+}
+
 /// A sleep of a watched thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sleep {
@@ -297,6 +313,10 @@ pub struct Sleep {
     /// For which lock of the kernel. `None` = for none, in a call on a socket, or the kernel does not tell (before 6.16, or
     /// without `CONFIG_DETECT_HUNG_TASK_BLOCKER`).
     pub lock: Option<KernelLock>,
+    /// Whose code made the call, if it is a `futex`.
+    pub caller: Caller,
+    /// If it is a `futex`: it has a timeout.
+    pub is_timed: bool,
     /// Who ended it.
     pub waker: Waker,
 }
@@ -354,6 +374,7 @@ fn sleep_of(it: &sched_sleep) -> Sleep {
         13 => Context::Sent,
         _ => Context::Unknown,
     };
+    let is_of_no_file = object_of(it) == Object::None;
     Sleep {
         tid: it.tid,
         tgid: it.tgid,
@@ -366,6 +387,8 @@ fn sleep_of(it: &sched_sleep) -> Sleep {
         object: object_of(it),
         unanswered: Some(it.local_port).filter(|&port| it.family == 0 && port != 0),
         lock: lock_of(it),
+        caller: Caller::At(if is_of_no_file { it.inode } else { 0 }),
+        is_timed: is_of_no_file && it.mark != 0,
         waker: Waker {
             context,
             tid: it.waker_tid,

@@ -68,4 +68,5 @@ mod unread;
 mod wakers;
 mod wakeups;
 mod whole_host;
+mod whose_futex;
 mod writeback;

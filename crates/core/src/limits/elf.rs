@@ -174,14 +174,24 @@ impl Elf {
         file: &dyn Image,
         names: &[&'static str],
     ) -> BTreeMap<&'static str, u64> {
-        self.symbols(file, names).unwrap_or_default()
+        let symbols = self.symbols(file, names).unwrap_or_default();
+        symbols.into_iter().map(|(name, (address, _))| (name, address)).collect()
     }
 
+    /// Where a function is in the file that has this dynamic symbol: offset and length, in bytes.
+    #[must_use]
+    pub fn function(&self, file: &dyn Image, name: &'static str) -> Option<(u64, u64)> {
+        let &(address, bytes) = self.symbols(file, &[name])?.get(name)?;
+        let (offset, left) = self.offset_of(address)?;
+        Some((offset, bytes.min(left)))
+    }
+
+    /// Addresses and lengths.
     fn symbols(
         &self,
         file: &dyn Image,
         names: &[&'static str],
-    ) -> Option<BTreeMap<&'static str, u64>> {
+    ) -> Option<BTreeMap<&'static str, (u64, u64)>> {
         let table = self.sections.iter().find(|section| section.dynamic_symbols)?;
         let strings = self.sections.get(table.link as usize)?;
         let size = size_of::<Sym64<LittleEndian>>() as u64;
@@ -199,7 +209,8 @@ impl Elf {
                 name.strip_prefix(wanted.as_bytes()).is_some_and(|rest| rest.first() == Some(&0))
             };
             if let Some(wanted) = names.iter().find(|wanted| is(wanted)) {
-                found.insert(*wanted, symbol.st_value.get(LittleEndian));
+                let at = symbol.st_value.get(LittleEndian);
+                found.insert(*wanted, (at, symbol.st_size.get(LittleEndian)));
             }
         }
         Some(found)

@@ -60,8 +60,8 @@ pub use profile::{FRAME_END, KERNEL_MARK, ProfileRecord, ProfileSpan, ProfileSta
 pub use reclaim::{MemoryBound, MemoryReading, ReclaimKind, ReclaimTick};
 pub use runtime::{Confidence, NamedThreads, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
 pub use sleep::{
-    Awaited, CHAIN, Did, EVENT_CALLS, KernelLock, SleepState, SleepTick, Slept, SleptOn, WokenBy,
-    changes_address_space,
+    Awaited, CHAIN, Did, EVENT_CALLS, FutexUser, FutexWait, KernelLock, SleepState, SleepTick,
+    Slept, SleptOn, WokenBy, changes_address_space,
 };
 pub use sums::Sums;
 pub use syscalls::{

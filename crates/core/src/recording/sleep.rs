@@ -30,10 +30,14 @@ pub enum SleptOn {
     Futex {
         /// Its address in the process; 0 = several.
         address: u64,
-        /// The value that the thread expected there when it went to sleep: how libraries mark a lock that is waited for.
+        /// The value that the thread expected there when it went to sleep: how libraries mark a lock that is waited for. As
+        /// it is up to 2; 4 = one of the two highest bits is set, and others, but not all; 3 = another.
         value: u32,
         /// The operation of the call, `FUTEX_...`, without flags.
         op: u32,
+        /// Whose code waits. `None` = the value has no meaning of its own, with this operation.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        user: Option<FutexUser>,
     },
     /// A file.
     File {
@@ -96,6 +100,35 @@ pub enum SleptOn {
     },
     /// Many different ones, each of a small part of the time.
     Others,
+}
+
+/// How a thread waits on a futex: the arguments of the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FutexWait {
+    /// Address of the word.
+    pub address: u64,
+    /// Operation with its flags.
+    pub op: u32,
+    /// Expected value.
+    pub value: u32,
+    /// Whether it has a timeout.
+    pub is_timed: bool,
+}
+
+/// Whose code waits on a futex, which says what the value of the word means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FutexUser {
+    /// glibc.
+    Glibc,
+    /// musl.
+    Musl,
+    /// Neither, or that is not known: a runtime, another library, or a program that is linked statically. Several threads
+    /// have waited on the word, and once one of them had been woken, it had that value again: no counter and no event, but
+    /// something that each of them takes in turn.
+    Shared,
+    /// The same, and that was not seen. The threads of some runtimes wait for work on a word that each has of its own.
+    Other,
 }
 
 /// What a lock of the kernel is, as the kernel says it from 6.16 on (`CONFIG_DETECT_HUNG_TASK_BLOCKER`).
@@ -281,11 +314,23 @@ impl Awaited {
     }
 }
 
-/// Operations of a futex: `FUTEX_WAIT`, `FUTEX_LOCK_PI`, `FUTEX_LOCK_PI2`.
+/// Operations of a futex: `FUTEX_WAIT`, `FUTEX_WAIT_BITSET`, `FUTEX_LOCK_PI`, `FUTEX_LOCK_PI2`.
 const FUTEX_WAIT: u32 = 0;
+const FUTEX_WAIT_BITSET: u32 = 9;
 const FUTEX_LOCKS: [u32; 2] = [6, 13];
-/// What a mutex of glibc holds while somebody waits for it.
+/// The operation without its flags, `FUTEX_PRIVATE_FLAG` and this one.
+const FUTEX_OPERATION: u32 = 0x7f;
+const FUTEX_CLOCK_REALTIME: u32 = 256;
+/// What a mutex of glibc holds while somebody waits for it; and so do those of most others, as of Rust's standard library,
+/// which waits with `FUTEX_WAIT_BITSET`.
 const CONTENDED: u32 = 2;
+/// Bits of which musl sets one in its locks while somebody waits for them, beside the owner or how many there are. A
+/// semaphore has the first alone. (musl: `src/thread/pthread_mutex_timedlock.c`, `src/thread/__lock.c`,
+/// `src/stdio/__lockfile.c`)
+const WAITED_FOR: u32 = 0xc000_0000;
+/// See [`SleptOn::Futex`].
+const OTHER: u32 = 3;
+const MARKED: u32 = 4;
 
 /// Calls that take the lock of the address space of their process, and what else does.
 const MEMORY: &[&str] = &[
@@ -323,19 +368,44 @@ pub fn changes_address_space(call: &str) -> bool {
 }
 
 impl SleptOn {
-    /// Whether a futex with this operation and expected value is a lock: one that the kernel hands over, or a mutex of
-    /// glibc.
+    /// A word on which a thread waits. `user` is asked where the value may be that of a lock.
+    pub fn futex(wait: FutexWait, user: impl FnOnce() -> FutexUser) -> Self {
+        let FutexWait { address, op, value, is_timed } = wait;
+        let is_marked = value & WAITED_FOR != 0 && value & !WAITED_FOR != 0 && value != u32::MAX;
+        // Conditions of glibc have a clock, and a timeout if it is the other clock.
+        let is_plain = op & FUTEX_CLOCK_REALTIME == 0 && !is_timed;
+        let op = op & FUTEX_OPERATION;
+        let (value, may_be_lock) = match (op, value) {
+            (FUTEX_WAIT, CONTENDED) => (CONTENDED, true),
+            (FUTEX_WAIT, _) if is_marked => (MARKED, true),
+            (FUTEX_WAIT_BITSET, CONTENDED) => (CONTENDED, is_plain),
+            _ => (value.min(OTHER), false),
+        };
+        Self::Futex { address, value, op, user: may_be_lock.then(user) }
+    }
+
+    /// Whether it is a lock in the memory of the process: one that the kernel hands over, or one whose value says that it is
+    /// waited for. What musl's conditions hold while a thread waits is what glibc's mutexes do, and so do the words on which
+    /// the threads of some runtimes wait for work: each of them has one of its own.
     #[must_use]
-    pub fn is_lock(op: u32, value: u32) -> bool {
-        FUTEX_LOCKS.contains(&op) || (op == FUTEX_WAIT && value == CONTENDED)
+    pub fn is_lock(&self) -> bool {
+        let Self::Futex { op, value, user, .. } = self else { return false };
+        let is_mark = match user {
+            // Recordings of before it was known who waits.
+            None | Some(FutexUser::Glibc) => *op == FUTEX_WAIT && *value == CONTENDED,
+            Some(FutexUser::Musl) => *value == MARKED,
+            Some(FutexUser::Shared) => true,
+            Some(FutexUser::Other) => false,
+        };
+        FUTEX_LOCKS.contains(op) || is_mark
     }
 
     /// The same without the address of a futex that is no lock: a runtime has one for each thread.
     #[must_use]
     pub fn of_any_condition(self) -> Self {
         match self {
-            Self::Futex { op, value, .. } if !Self::is_lock(op, value) => {
-                Self::Futex { address: 0, value, op }
+            Self::Futex { op, value, user, .. } if !self.is_lock() => {
+                Self::Futex { address: 0, value, op, user }
             }
             on => on,
         }
@@ -349,5 +419,52 @@ impl SleptOn {
             Self::KernelLock { within, .. } => within.peer(),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRIVATE: u32 = 128;
+    const BITSET: u32 = 9 | PRIVATE;
+    const LOCK_PI: u32 = 6 | PRIVATE;
+
+    fn wait(op: u32, value: u32) -> FutexWait {
+        FutexWait { address: 64, op, value, is_timed: false }
+    }
+
+    #[test]
+    fn what_a_value_means_depends_on_whose_code_waits() {
+        use FutexUser::{Glibc, Musl, Other, Shared};
+        let is_lock = |op, value, user| SleptOn::futex(wait(op, value), || user).is_lock();
+        let of = |op, value| [Glibc, Musl, Shared, Other].map(|it| is_lock(op, value, it));
+        // A mutex of glibc, and a condition of musl.
+        assert_eq!(of(PRIVATE, 2), [true, false, true, false]);
+        // A mutex of Rust.
+        assert_eq!(of(BITSET, 2), [false, false, true, false]);
+        // A mutex of musl; one that a thread owns; its allocator's; that of a stream.
+        for value in [0x8000_0010, 0x8000_1234, 0x8000_0003, 0x4000_1234] {
+            assert_eq!(of(PRIVATE, value), [false, true, true, false], "{value:#x}");
+        }
+        // A semaphore of musl, a thread of Rust that is parked, conditions.
+        for value in [0x8000_0000, u32::MAX, 0, 1, 3, 4, 7] {
+            assert_eq!(of(PRIVATE, value), [false; 4], "{value:#x}");
+        }
+        assert_eq!(of(LOCK_PI, 0), [true; 4]);
+    }
+
+    #[test]
+    fn whose_code_waits_is_asked_only_where_it_matters() {
+        let never = || panic!("it does not matter");
+        let realtime = BITSET | FUTEX_CLOCK_REALTIME;
+        for (op, value, kept) in [(realtime, 2, 2), (BITSET, 0x8000_0010, 3), (0, 0, 0), (0, 7, 3)]
+        {
+            let on = SleptOn::futex(wait(op, value), never);
+            let op = op & FUTEX_OPERATION;
+            assert_eq!(on, SleptOn::Futex { address: 64, value: kept, op, user: None });
+        }
+        let timed = SleptOn::futex(FutexWait { is_timed: true, ..wait(BITSET, 2) }, never);
+        assert!(!timed.is_lock());
     }
 }

@@ -4,10 +4,10 @@
 use super::super::table;
 use deburr_core::recording::{
     Awaited, CgroupId, CgroupVersion, Confidence, Container, Culprit, DevId, DeviceBin, Did, Entry,
-    EventKind, FileClass, FileId, FileState, IdleCpu, InterruptContext, InterruptKind, IoCulprit,
-    IoOp, IoPurpose, MemoryBound, Mix, Parallelism, ProcId, PsiResource, ReclaimKind, Record,
-    RuntimeKind, SchedPolicy, Scheduling, SeenQuota, SleepState, Slept, SleptOn, Source, StallKind,
-    State, TargetSpec, WAIT_BUCKETS, WaitHist, WokenBy,
+    EventKind, FileClass, FileId, FileState, FutexUser, IdleCpu, InterruptContext, InterruptKind,
+    IoCulprit, IoOp, IoPurpose, MemoryBound, Mix, Parallelism, ProcId, PsiResource, ReclaimKind,
+    Record, RuntimeKind, SchedPolicy, Scheduling, SeenQuota, SleepState, Slept, SleptOn, Source,
+    StallKind, State, TargetSpec, WAIT_BUCKETS, WaitHist, WokenBy,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestRng;
@@ -179,10 +179,11 @@ one_of! {
     InterruptContext: Self::Interrupts, Self::OwnCall, Self::NotKnown;
     ReclaimKind: Self::Limit, Self::Direct, Self::Compaction;
     MemoryBound: Self::Max, Self::High;
+    FutexUser: Self::Glibc, Self::Musl, Self::Shared, Self::Other;
     SleepState: Self::Asleep, Self::BlockIo, Self::Memory, Self::Uninterruptible;
     SleptOn:
         Self::NotKnown, Self::Pipe, Self::Character, Self::Others,
-        Self::Futex { address: any(rng), value: any(rng), op: any(rng) },
+        Self::Futex { address: any(rng), value: any(rng), op: any(rng), user: any(rng) },
         Self::File { device: any(rng), inode: any(rng), path: any(rng) },
         Self::Anonymous { name: any(rng) },
         Self::Inet {

@@ -64,8 +64,8 @@ mod tests {
     #[test]
     fn outside_of_a_request_it_waits_for_what_it_has_not_asked_for() {
         use SleepKind::{NotKnown, OwnTimer, WaitsForOthers, WaitsForWork};
-        let condition = || SleptOn::Futex { address: 64, value: 0, op: 9 };
-        let lock = || SleptOn::Futex { address: 64, value: 2, op: 0 };
+        let condition = || SleptOn::Futex { address: 64, value: 0, op: 9, user: None };
+        let lock = || SleptOn::Futex { address: 64, value: 2, op: 0, user: None };
         let pair = || SleptOn::Unix { peer: None, accepted: false, ready: true };
         let poll = || SleptOn::Anonymous { name: "eventpo".into() };
         let thread = || WokenBy::Thread { proc: ProcId(1), call: "futex".into() };

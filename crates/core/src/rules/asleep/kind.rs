@@ -122,7 +122,7 @@ pub(in crate::rules) fn is_own_timer(slept: &Slept) -> bool {
 
 /// Whether it waits for a lock in the memory of its process.
 pub(in crate::rules) fn is_lock(slept: &Slept) -> bool {
-    matches!(&slept.on, SleptOn::Futex { op, value, .. } if SleptOn::is_lock(*op, *value))
+    slept.on.is_lock()
 }
 
 /// Whether it waits until the other end takes what was sent.
@@ -233,7 +233,7 @@ mod tests {
     fn kinds_follow_the_order_of_evidence() {
         use SleepKind::{NotKnown, OwnTimer, WaitsForOthers, WaitsForWork};
         let by = WokenBy::SoftInterrupt;
-        let futex = |op, value| SleptOn::Futex { address: 64, value, op };
+        let futex = |op, value| SleptOn::Futex { address: 64, value, op, user: None };
         let poll = SleptOn::Anonymous { name: "eventpo".into() };
         for (call, on, woken, kind) in [
             ("recvfrom", inet(Some(true)), by.clone(), WaitsForWork),
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn a_pool_waits_for_what_its_dispatcher_waits_for() {
         use SleepKind::{NotKnown, OwnTimer, WaitsForOthers, WaitsForWork};
-        let condition = || SleptOn::Futex { address: 64, value: 0, op: 9 };
+        let condition = || SleptOn::Futex { address: 64, value: 0, op: 9, user: None };
         let own = |did| Awaited { proc: ProcId(1), thread: "dispatcher".into(), too: false, did };
         let does = |call, on, woken| Did::Slept(slept(call, on, woken));
         let by = || WokenBy::SoftInterrupt;
@@ -334,7 +334,7 @@ mod tests {
             let key = waits(slept, behind);
             assert_eq!(of(ProcId(1), &key), kind, "{key:?}");
         }
-        let lock = SleptOn::Futex { address: 64, value: 2, op: 0 };
+        let lock = SleptOn::Futex { address: 64, value: 2, op: 0, user: None };
         let slept = Slept { on: lock, ..key.slept };
         let did = does("clock_nanosleep", SleptOn::NotKnown, by());
         let key = waits(slept, vec![own(did)]);

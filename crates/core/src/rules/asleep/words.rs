@@ -14,7 +14,7 @@ pub(in crate::rules) fn on(view: &View, call: &str, on: &SleptOn) -> Option<Stri
     Some(match on {
         SleptOn::NotKnown if CHILDREN.contains(&call) => "a child process".into(),
         SleptOn::NotKnown | SleptOn::Others => return None,
-        SleptOn::Futex { op, value, address } if SleptOn::is_lock(*op, *value) => {
+        SleptOn::Futex { address, .. } if on.is_lock() => {
             format!("a lock at {address:#x}")
         }
         SleptOn::Futex { address: 0, .. } => "several futexes".into(),
@@ -43,7 +43,7 @@ pub(in crate::rules) fn on(view: &View, call: &str, on: &SleptOn) -> Option<Stri
 
 /// Whether it is a futex that is no lock.
 pub(super) fn is_condition(on: &SleptOn) -> bool {
-    matches!(on, SleptOn::Futex { op, value, .. } if !SleptOn::is_lock(*op, *value))
+    matches!(on, SleptOn::Futex { .. }) && !on.is_lock()
 }
 
 /// The name of a file without a type, of which seven letters are recorded.

@@ -156,7 +156,8 @@ fn the_part_of_a_stack_in_the_kernel_is_told_as_such() {
 fn stacks_of_other_sleep_in_the_same_call_are_not_the_findings() {
     let mut scene = waiting::convoy();
     // The same word: a lock, and a condition of which nobody knows what it is for.
-    let on = crate::recording::SleptOn::Futex { address: waiting::LOCK, value: 0, op: 9 };
+    let on =
+        crate::recording::SleptOn::Futex { address: waiting::LOCK, value: 0, op: 9, user: None };
     let (state, woken) =
         (crate::recording::SleepState::Asleep, crate::recording::WokenBy::NotKnown);
     let rest = crate::recording::Slept { state, call: "futex".into(), on, woken };

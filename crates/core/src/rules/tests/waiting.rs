@@ -16,7 +16,7 @@ pub(super) fn slept(call: &str, on: SleptOn) -> Slept {
 }
 
 fn futex(value: u32, op: u32) -> Slept {
-    slept("futex", SleptOn::Futex { address: LOCK, value, op })
+    slept("futex", SleptOn::Futex { address: LOCK, value, op, user: None })
 }
 
 pub(super) fn lock() -> Slept {
@@ -430,7 +430,8 @@ fn who_takes_turns_waits_for_a_connection() {
 #[test]
 fn sleeps_that_differ_in_the_condition_only_are_told_together() {
     let scene = service(|api, _| {
-        let on = |value, address| slept("futex", SleptOn::Futex { address, value, op: 0 });
+        let on =
+            |value, address| slept("futex", SleptOn::Futex { address, value, op: 0, user: None });
         let first = |address| {
             let waits = Did::Slept(on(0, address));
             [behind(api, "first", waits), behind(api, "dispatcher", Did::Slept(clients()))].concat()

@@ -2,13 +2,15 @@
 //! What sleeps have in common, so that alike ones can be summed. Processes are pids.
 
 use super::super::super::listening::Listening;
-use deburr_bpf::sched::{Call, Context as Woke, Inet, KernelLock, LockKind, Object, Sleep, State};
-use deburr_core::recording::{self, EVENT_CALLS, SleepState, SleptOn, changes_address_space};
+use deburr_bpf::sched::{
+    Call, Caller, Context as Woke, Inet, KernelLock, LockKind, Object, Sleep, State,
+};
+use deburr_core::recording::{
+    self, EVENT_CALLS, FutexUser, FutexWait, SleepState, SleptOn, changes_address_space,
+};
 use deburr_core::text::name::decode;
 use std::net::SocketAddr;
 
-/// Values of a futex that mark something; all others are as good as [`OTHER_VALUE`].
-const OTHER_VALUE: u32 = 3;
 /// Of the mode of an inode: what it is.
 const S_IFMT: u16 = 0o170_000;
 const FIFO: u16 = 0o010_000;
@@ -16,8 +18,6 @@ const CHARACTER: u16 = 0o020_000;
 /// `SOCK_STREAM` and `SOCK_DGRAM`.
 const STREAM: u16 = 1;
 const DATAGRAMS: u16 = 2;
-/// The operation of a futex without its flags (`FUTEX_PRIVATE_FLAG`, `FUTEX_CLOCK_REALTIME`).
-const FUTEX_OPERATION: u64 = 0x7f;
 
 /// Sleeps of that length are all looked at.
 const MOMENT_NS: u64 = 1_000_000;
@@ -142,8 +142,6 @@ pub(super) enum Lock {
 
 /// The lock that a sleep waits for.
 pub(super) fn lock_of(sleep: &Sleep) -> Option<Lock> {
-    let [address, op, value] = sleep.arguments;
-    let is_word = || SleptOn::is_lock((op & FUTEX_OPERATION) as u32, value as u32);
     let changes = |call: Call| changes_address_space(&call.name());
     match sleep.lock {
         Some(KernelLock { kind: LockKind::AddressSpace, .. }) => {
@@ -154,7 +152,8 @@ pub(super) fn lock_of(sleep: &Sleep) -> Option<Lock> {
     }
     match sleep.object {
         Object::None if is(sleep.call, &["futex"]) => {
-            is_word().then_some(Lock::Word(sleep.tgid, address))
+            let [address, ..] = sleep.arguments;
+            futex_of(sleep).is_lock().then_some(Lock::Word(sleep.tgid, address))
         }
         Object::File { device, inode, .. } if is(sleep.call, &["flock", "fcntl"]) => {
             Some(Lock::File(device, inode))
@@ -244,14 +243,7 @@ fn is(call: Call, names: &[&str]) -> bool {
 
 fn on_of(sleep: &Sleep, listening: &Listening) -> (SleptOn, Option<u32>) {
     let on = match sleep.object {
-        Object::None if is(sleep.call, &["futex"]) => {
-            let [address, op, value] = sleep.arguments;
-            SleptOn::Futex {
-                address,
-                value: (value as u32).min(OTHER_VALUE),
-                op: (op & FUTEX_OPERATION) as u32,
-            }
-        }
+        Object::None if is(sleep.call, &["futex"]) => futex_of(sleep),
         Object::None => SleptOn::NotKnown,
         Object::File { mode, device, inode } => match mode & S_IFMT {
             FIFO => SleptOn::Pipe,
@@ -272,6 +264,26 @@ fn on_of(sleep: &Sleep, listening: &Listening) -> (SleptOn, Option<u32>) {
         Object::Socket { family } => SleptOn::Socket { family },
     };
     (on, None)
+}
+
+/// The word in memory on which a thread waits, in that call.
+fn futex_of(sleep: &Sleep) -> SleptOn {
+    let [address, op, value] = sleep.arguments;
+    let (op, value) = (op as u32, value as u32);
+    let wait = FutexWait { address, op, value, is_timed: sleep.is_timed };
+    SleptOn::futex(wait, || match sleep.caller {
+        Caller::Glibc => FutexUser::Glibc,
+        Caller::Musl => FutexUser::Musl,
+        Caller::Shared => FutexUser::Shared,
+        Caller::Other | Caller::At(_) => FutexUser::Other,
+    })
+}
+
+/// Whether a thread waits on a word whose value may be that of a lock.
+pub(super) fn is_marked_futex(sleep: &Sleep) -> bool {
+    matches!(sleep.object, Object::None)
+        && is(sleep.call, &["futex"])
+        && matches!(futex_of(sleep), SleptOn::Futex { user: Some(_), .. })
 }
 
 /// The lock of the kernel for which a thread sleeps, if it does, in a call on that.
@@ -378,6 +390,8 @@ pub(super) mod tests {
             object,
             unanswered: None,
             lock: None,
+            caller: Caller::Glibc,
+            is_timed: false,
             waker: Waker {
                 context: waker,
                 tid: 9,
@@ -474,6 +488,10 @@ pub(super) mod tests {
             Some(Lock::Word(7, 0x1000))
         );
         assert_eq!(lock_of(&Sleep { call: Call::System(1), ..lock }), None);
+        for caller in [Caller::Musl, Caller::Other, Caller::At(0)] {
+            assert_eq!(lock_of(&Sleep { caller, ..lock }), None, "{caller:?}");
+        }
+        assert!(lock_of(&Sleep { caller: Caller::Shared, ..lock }).is_some());
         // The kernel says which of its own locks it is, whatever the call.
         for (kind, is) in [
             (LockKind::Writes, Lock::Kernel(0xff00)),

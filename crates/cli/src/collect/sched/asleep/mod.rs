@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! On what the target's threads sleep, who wakes them, and what those did meanwhile.
 
+mod callers;
 mod chain;
 mod entries;
 mod files;
@@ -14,6 +15,7 @@ use super::super::irq_devices::{Purpose, Purposes};
 use super::super::listening::Listening;
 use super::super::{Emit, Roots};
 use crate::clock;
+use callers::Callers;
 use chain::{Chains, Link, Tell};
 use deburr_bpf::sched::{Clock, Context as Woke, Run, SchedProbe, Sleep, ThreadDelta, Waker};
 use deburr_core::recording::Entry;
@@ -60,6 +62,7 @@ pub(super) struct Asleep {
     names: Names,
     entries: Entries,
     files: Files,
+    callers: Callers,
     purposes: Purposes,
     history: History,
     /// Processes of this second that are followed because they ended a sleep.
@@ -144,6 +147,7 @@ impl Asleep {
         self.listening.second(&self.watched);
         self.names.second();
         self.files.second();
+        self.callers.second();
     }
 
     /// A thread has run.
@@ -178,6 +182,7 @@ impl Asleep {
         self.entries.forget(is_gone);
         if is_process {
             self.files.forget(it.tgid);
+            self.callers.forget(it.tgid);
             self.listening.forget(it.tgid);
             self.anew.insert(it.tgid);
         }
@@ -206,6 +211,7 @@ impl Asleep {
                 Purpose::NotKnown => Woke::HardIrq,
             };
         }
+        self.callers.meet(roots, &mut sleep);
         self.history.slept(&sleep);
         self.follow_waker(&sleep);
         self.files.meet(roots, &sleep);

@@ -294,7 +294,7 @@ mod tests {
         let [own, ..] = KINDS;
         assert_eq!(told.len(), own + 1);
         let last = told.last().unwrap();
-        assert_eq!(last.on, SleptOn::Futex { address: 0, value: 0, op: 0 });
+        assert_eq!(last.on, SleptOn::Futex { address: 0, value: 0, op: 0, user: None });
         assert_eq!((&last.thread, &last.behind), (&None, &held()));
     }
 }
