@@ -148,6 +148,11 @@ struct task_struct___mm {
 	void *mm;
 };
 
+/* with CONFIG_CGROUPS */
+struct task_struct___cgroups {
+	unsigned int frozen : 1;
+};
+
 /* with CONFIG_PSI */
 struct task_struct___psi {
 	unsigned int in_memstall : 1;

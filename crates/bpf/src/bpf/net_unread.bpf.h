@@ -148,6 +148,15 @@ static __always_inline __u32 sleep_of(__u64 task)
 	return NUMBER_AT(struct task_struct___old_state, task, state);
 }
 
+/* By the freezer of cgroup v2. */
+static __always_inline bool is_frozen(__u64 task)
+{
+	struct task_struct___cgroups *in_cgroup = (void *)task;
+
+	return bpf_core_field_exists(((struct task_struct___cgroups *)0)->frozen) &&
+	       BPF_CORE_READ_BITFIELD_PROBED(in_cgroup, frozen);
+}
+
 /* Of a thread that was put off its CPU by the one that looks, it tells what it did before. */
 static __always_inline __u32 state_of_reader(__u64 task)
 {
@@ -156,7 +165,7 @@ static __always_inline __u32 state_of_reader(__u64 task)
 
 	if (NUMBER_AT(struct task_struct___first_byte, task, on_cpu))
 		return READER_ON_CPU;
-	if (sleep & (TASK_STOPPED_OR_TRACED | TASK_FROZEN))
+	if ((sleep & (TASK_STOPPED_OR_TRACED | TASK_FROZEN)) || is_frozen(task))
 		return READER_UNKNOWN;
 	if (sleep)
 		return READER_ASLEEP;

@@ -96,6 +96,7 @@ static __always_inline __u8 off_cpu_state(struct task_struct *task, bool preempt
 					  unsigned int state)
 {
 	struct task_struct___psi *psi = (void *)task;
+	struct task_struct___cgroups *in_cgroup = (void *)task;
 
 	/* A preempted thread is runnable, whatever state it was about to enter. */
 	if (preempt || !state)
@@ -120,6 +121,10 @@ static __always_inline __u8 off_cpu_state(struct task_struct *task, bool preempt
 	}
 	/* Frozen: by a cgroup's freezer, or because the machine is about to be suspended. */
 	if (state & (TASK_STOPPED_OR_TRACED | TASK_FROZEN))
+		return ST_STOPPED;
+	/* By the freezer of cgroup v2 it is, too, in interruptible sleep. */
+	if (bpf_core_field_exists(((struct task_struct___cgroups *)0)->frozen) &&
+	    BPF_CORE_READ_BITFIELD(in_cgroup, frozen))
 		return ST_STOPPED;
 	return ST_SLEEP;
 }

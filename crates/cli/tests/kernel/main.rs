@@ -59,6 +59,7 @@ mod snapshot;
 mod stacks;
 mod starved;
 mod stopped;
+mod stops;
 mod sweep;
 mod syncs;
 mod syscalls;

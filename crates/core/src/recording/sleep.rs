@@ -17,6 +17,9 @@ pub enum SleepState {
     Memory,
     /// Other uninterruptible sleep.
     Uninterruptible,
+    /// No sleep of its own: stopped by a signal, held by a tracer, or frozen. Who ended it, and in which call, says by which of
+    /// them; neither its call nor on what it slept before is told.
+    Stopped,
 }
 
 /// On what a thread sleeps, as its system call says. Facts only: what they mean is judged when a recording is read.

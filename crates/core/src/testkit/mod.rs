@@ -55,6 +55,8 @@ pub struct ProcessActivity {
     pub block_io_ns: u64,
     /// Time waiting for memory.
     pub mem_stall_ns: u64,
+    /// Time stopped, traced or frozen.
+    pub stopped_ns: u64,
     /// Run-queue waits as (number, length in nanoseconds); their sum is the queued time.
     pub waits: Vec<(u64, u64)>,
     /// Part of the queued time that is wake-up latency.
@@ -244,13 +246,15 @@ impl Scene {
             throttled_ns: did.throttled_ns,
             block_io_ns: did.block_io_ns,
             mem_stall_ns: did.mem_stall_ns,
+            stopped_ns: did.stopped_ns,
             ..ThreadStates::default()
         };
         let awake_ns = states.on_cpu_ns
             + states.queued_ns
             + states.throttled_ns
             + states.block_io_ns
-            + states.mem_stall_ns;
+            + states.mem_stall_ns
+            + states.stopped_ns;
         let wall_ns = (u64::from(threads) * self.window_ns).max(awake_ns);
         let tick = ProcessTick {
             t0_ns: 0,

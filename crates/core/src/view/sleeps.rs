@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! On what the threads of a process slept.
 
-use crate::recording::{Awaited, CHAIN, Did, SleepTick, Slept, SleptOn, WokenBy};
+use crate::recording::{Awaited, CHAIN, Did, SleepState, SleepTick, Slept, SleptOn, WokenBy};
 use std::collections::BTreeMap;
 
 /// Kinds of sleep of a process that are kept. A recording has a hundred of each second, at most.
@@ -101,6 +101,8 @@ impl Lengths {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sleeps {
     by_kind: BTreeMap<SleepKey, Lengths>,
+    /// By what ended them.
+    stops: BTreeMap<WokenBy, Lengths>,
 }
 
 impl Sleeps {
@@ -108,6 +110,12 @@ impl Sleeps {
     pub(super) fn push(&mut self, tick: &SleepTick, has_entries: bool) {
         let SleepTick { state, call, on, woken, thread, entry, asked, in_request, behind, .. } =
             tick;
+        if *state == SleepState::Stopped {
+            if self.stops.len() < KINDS || self.stops.contains_key(woken) {
+                self.stops.entry(woken.clone()).or_default().add(&Lengths::of(tick));
+            }
+            return;
+        }
         let role = match *entry {
             Some(at) => Role::Entry { at, asked: *asked },
             None if has_entries => Role::NoEntry,
@@ -138,6 +146,11 @@ impl Sleeps {
     /// Each kind, and how long it took.
     pub fn iter(&self) -> impl Iterator<Item = (&SleepKey, u64)> {
         self.by_kind.iter().map(|(key, it)| (key, it.ns))
+    }
+
+    /// Times in which its threads were stopped, held by a tracer or frozen, by what ended them.
+    pub fn stops(&self) -> impl Iterator<Item = (&WokenBy, &Lengths)> {
+        self.stops.iter()
     }
 
     /// Each kind, and how long its sleeps took.

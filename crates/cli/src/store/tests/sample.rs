@@ -180,7 +180,7 @@ one_of! {
     ReclaimKind: Self::Limit, Self::Direct, Self::Compaction;
     MemoryBound: Self::Max, Self::High;
     FutexUser: Self::Glibc, Self::Musl, Self::Shared, Self::Other;
-    SleepState: Self::Asleep, Self::BlockIo, Self::Memory, Self::Uninterruptible;
+    SleepState: Self::Asleep, Self::BlockIo, Self::Memory, Self::Uninterruptible, Self::Stopped;
     SleptOn:
         Self::NotKnown, Self::Pipe, Self::Character, Self::Others,
         Self::Futex { address: any(rng), value: any(rng), op: any(rng), user: any(rng) },

@@ -4,7 +4,7 @@
 use super::amounts::{BINS, buckets, fits, sum};
 use super::{Faults, Invariant};
 use crate::recording::{
-    ProcId, ProcessTick, Record, SleepTick, ThreadLedger, ThreadStates, WaitBin,
+    ProcId, ProcessTick, Record, SleepState, SleepTick, ThreadLedger, ThreadStates, WaitBin,
 };
 use std::collections::BTreeMap;
 
@@ -94,7 +94,9 @@ impl OfTarget {
 
     fn slept(&mut self, tick: &SleepTick) {
         let totals = self.processes.entry(tick.proc).or_default();
-        totals.slept_ns = totals.slept_ns.saturating_add(tick.ns);
+        if tick.state != SleepState::Stopped {
+            totals.slept_ns = totals.slept_ns.saturating_add(tick.ns);
+        }
     }
 
     fn wait_bin(&mut self, bin: &WaitBin, faults: &mut Faults) {

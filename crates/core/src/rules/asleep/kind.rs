@@ -36,7 +36,7 @@ const SENDS: &[&str] = &[
     "write", "writev", "pwritev", "pwritev2", "sendto", "sendmsg", "sendmmsg", "sendfile", "splice",
 ];
 /// Calls that send a signal.
-const SIGNALS: &[&str] =
+pub(in crate::rules) const SIGNALS: &[&str] =
     &["kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal"];
 /// Calls that wait for a lock of a file.
 const FILE_LOCKS: &[&str] = &["flock", "fcntl"];

@@ -107,6 +107,7 @@ pub(in crate::rules) fn did(view: &View, did: &Did) -> String {
         Did::OnCpu => "on a CPU".into(),
         Did::Queued => "in a run queue".into(),
         Did::Throttled => "stopped by a CPU quota".into(),
+        Did::Slept(Slept { state: SleepState::Stopped, .. }) => "stopped".into(),
         Did::Slept(Slept { state, call, on: what, .. }) => {
             let mut text = format!("in {call}");
             // A runtime has a condition for each thread: its address would make each chain another one.
@@ -115,7 +116,7 @@ pub(in crate::rules) fn did(view: &View, did: &Did) -> String {
                 text += &format!(": {on}");
             }
             text += match state {
-                SleepState::Asleep => "",
+                SleepState::Asleep | SleepState::Stopped => "",
                 SleepState::BlockIo => ", block IO",
                 SleepState::Memory => ", memory",
                 SleepState::Uninterruptible => ", uninterruptible",

@@ -15,6 +15,7 @@ mod quota_throttle;
 mod run_queue_contention;
 mod runtime_oversubscribed;
 mod sized_threads;
+mod stopped;
 pub(super) mod tails;
 
 use super::Rule;
@@ -28,6 +29,7 @@ pub(super) const RULES: &[&Rule] = &[
     &quota_throttle::RULE,
     &idle_while_waiting::RULE,
     &runtime_oversubscribed::RULE,
+    &stopped::RULE,
 ];
 
 /// Behind which groups a group waits for a CPU, in words, most first; `None` if that was not recorded.

@@ -29,6 +29,7 @@ mod runtimes;
 mod scenes;
 mod stalled;
 mod steal;
+mod stopped;
 mod syscalls;
 mod tables;
 mod tails;

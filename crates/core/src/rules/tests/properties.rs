@@ -17,6 +17,7 @@ fn did() -> impl Strategy<Value = ProcessActivity> {
         .prop_map(|(threads, on_cpu_ns, throttled_ns, block_io_ns, waits, wakeup_latency_ns)| {
             ProcessActivity {
                 mem_stall_ns: block_io_ns / 2,
+                stopped_ns: throttled_ns / 3,
                 threads,
                 on_cpu_ns,
                 throttled_ns,

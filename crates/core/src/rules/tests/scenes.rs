@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The smallest recordings that make each rule answer, kept as `fixtures/rules/CODE/KIND.jsonl`.
 
-use super::{disks, interrupts, memory, network, runtimes, syscalls, waiting};
+use super::{disks, interrupts, memory, network, runtimes, stopped, syscalls, waiting};
 use crate::recording::{
     Container, CpuTimeReading, Culprit, IdleCpu, IdleTick, LongWait, ObserverTick, ProcId, Record,
     Source,
@@ -63,6 +63,7 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
         }
         ("NET001" | "NET002" | "NET003" | "NET004" | "NET005", kind) => network::scene(code, kind)?,
         ("SCH004", kind) => runtimes::scene(kind)?,
+        ("SCH005", kind) => stopped::scene(kind)?,
         (
             "OFF001" | "OFF002" | "OFF003" | "OFF004" | "OFF005" | "OFF006" | "OFF007" | "OFF008",
             kind,

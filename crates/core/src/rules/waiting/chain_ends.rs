@@ -58,7 +58,8 @@ fn known(
                 None if group.in_target => return None,
                 None => "; behind whom is not known".into(),
             };
-            let rules = sched::RULES.iter().filter(|rule| rule.code != "SCH002");
+            let rules =
+                sched::RULES.iter().filter(|rule| !["SCH002", "SCH005"].contains(&rule.code));
             (format!("{who} waits for a CPU{behind}"), rules.copied().collect(), Source::Sched)
         }
         Reason::Throttled => {
@@ -77,7 +78,7 @@ fn known(
             );
             (words, block::RULES.to_vec(), Source::Block)
         }
-        Reason::OnCpu | Reason::Slept | Reason::NotSeen => return None,
+        Reason::OnCpu | Reason::Slept | Reason::Stopped | Reason::NotSeen => return None,
     };
     let victim = group_entity(view, group);
     let tells = |rule: &&&Rule| match rule.judge(view) {

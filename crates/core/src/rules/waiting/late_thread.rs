@@ -78,6 +78,11 @@ fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
              wait for a client or a timer meanwhile",
             "work that moves out of a transaction may see a state that has changed",
         ),
+        Reason::Stopped => (
+            format!("which {} stopped", if behind.whom.is_some() { "is" } else { "are" }),
+            "find out what stops the thread that others wait for (SCH005): a tracer, signals, a freezer",
+            "whoever stops it may need what it looks at to stand still",
+        ),
         Reason::OnCpu => (
             format!("which {}", if behind.whom.is_some() { "computes" } else { "compute" }),
             "do less in the thread that is waited for, or divide its work among several",

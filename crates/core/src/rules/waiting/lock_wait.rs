@@ -80,6 +80,7 @@ impl Reason {
             Self::Throttled => " while a CPU quota stops it",
             Self::BlockIo => " while it waits for block IO",
             Self::Slept => " while it sleeps",
+            Self::Stopped => " while it is stopped",
             Self::NotSeen => "",
         }
     }
@@ -103,6 +104,10 @@ fn remedy(behind: &Behind) -> Fix {
         Reason::Slept => (
             "do not wait for anything while the lock is held: no timers, no answers of others",
             "work that moves out of the lock may see a state that has changed",
+        ),
+        Reason::Stopped => (
+            "find out what stops the thread that holds the lock (SCH005): a tracer, signals, a freezer",
+            "whoever stops it may need what it looks at to stand still",
         ),
         Reason::OnCpu => (
             "hold the lock for less of the work, or divide what it protects among several locks",

@@ -98,6 +98,7 @@ impl Reason {
             Self::Throttled => ", which a CPU quota stops",
             Self::BlockIo => ", which waits for block IO",
             Self::Slept => ", which sleeps",
+            Self::Stopped => ", which is stopped",
             Self::NotSeen => "",
         }
     }

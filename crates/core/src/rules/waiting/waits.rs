@@ -145,6 +145,7 @@ pub(super) enum Reason {
     Throttled,
     BlockIo,
     Slept,
+    Stopped,
     #[default]
     NotSeen,
 }
@@ -158,6 +159,7 @@ impl Reason {
             Some(Did::Queued) => Self::Queued,
             Some(Did::Throttled) => Self::Throttled,
             Some(Did::Slept(slept)) if slept.state == SleepState::BlockIo => Self::BlockIo,
+            Some(Did::Slept(slept)) if slept.state == SleepState::Stopped => Self::Stopped,
             Some(Did::Slept(_)) => Self::Slept,
         }
     }

@@ -56,6 +56,7 @@ impl Slept {
             it if it == State::BlockIo as u8 => SleepState::BlockIo,
             it if it == State::MemStall as u8 => SleepState::Memory,
             it if it == State::Uninterruptible as u8 => SleepState::Uninterruptible,
+            it if it == State::Stopped as u8 => SleepState::Stopped,
             _ => return None,
         };
         let (on, peer) = on_of(sleep, listening);
@@ -72,7 +73,7 @@ impl Slept {
             Woken::Sender(_) => true,
             _ => false,
         };
-        by_thread && !self.is_for_clients()
+        by_thread && !self.is_for_clients() && self.state != SleepState::Stopped
     }
 
     fn is_for_clients(&self) -> bool {

@@ -17,7 +17,9 @@ use super::super::{Emit, Roots};
 use crate::clock;
 use callers::Callers;
 use chain::{Chains, Link, Tell};
-use deburr_bpf::sched::{Clock, Context as Woke, Run, SchedProbe, Sleep, ThreadDelta, Waker};
+use deburr_bpf::sched::{
+    Call, Clock, Context as Woke, Object, Run, SchedProbe, Sleep, State, ThreadDelta, Waker,
+};
 use deburr_core::recording::Entry;
 use entries::Entries;
 use files::Files;
@@ -201,6 +203,11 @@ impl Asleep {
     }
 
     fn take(&mut self, roots: &Roots, mut sleep: Sleep) {
+        if sleep.state == State::Stopped as u8 {
+            // Its call goes on afterwards, and did not wait meanwhile.
+            let (call, object) = (Call::Unknown, Object::None);
+            sleep = Sleep { call, object, unanswered: None, lock: None, ..sleep };
+        }
         if let Woke::Device(irq) = sleep.waker.context {
             sleep.waker.context = match self.purposes.of(roots, irq) {
                 Purpose::Timer => Woke::Timer,
