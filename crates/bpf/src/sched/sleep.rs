@@ -15,7 +15,6 @@ use std::str::FromStr as _;
 use syscalls::Sysno;
 
 // SAFETY: generated from C structs of integers and arrays of them; every bit pattern is a value.
-// SAFETY: as above.
 unsafe impl Plain for sched_sleep {}
 // SAFETY: as above.
 unsafe impl Plain for sched_sleeps {}
@@ -280,8 +279,7 @@ pub enum Caller {
     Glibc,
     /// musl.
     Musl,
-    /// Neither, as far as that is known. Several threads have waited on the word, and once one of them had been woken, it
-    /// had that value again.
+    /// Neither, as far as is known. Several threads have waited on the word, and after one was woken, it had that value again.
     Shared,
     /// Neither, as far as that is known.
     Other,
@@ -374,7 +372,7 @@ fn sleep_of(it: &sched_sleep) -> Sleep {
         13 => Context::Sent,
         _ => Context::Unknown,
     };
-    let is_of_no_file = object_of(it) == Object::None;
+    let object = object_of(it);
     Sleep {
         tid: it.tid,
         tgid: it.tgid,
@@ -384,11 +382,11 @@ fn sleep_of(it: &sched_sleep) -> Sleep {
         state: it.state,
         call: Call::of(it.call),
         arguments: it.argument,
-        object: object_of(it),
+        object,
         unanswered: Some(it.local_port).filter(|&port| it.family == 0 && port != 0),
         lock: lock_of(it),
-        caller: Caller::At(if is_of_no_file { it.inode } else { 0 }),
-        is_timed: is_of_no_file && it.mark != 0,
+        caller: Caller::At(if object == Object::None { it.inode } else { 0 }),
+        is_timed: object == Object::None && it.mark != 0,
         waker: Waker {
             context,
             tid: it.waker_tid,

@@ -258,9 +258,10 @@ mod tests {
         let (from, bytes) = function_for_others(Path::new(path)).unwrap();
         assert!(bytes > 0 && from > mapping.offset);
         let within = mapping.start + (from - mapping.offset);
-        fs::create_dir_all(proc.join("7/root/lib")).unwrap();
-        fs::copy(path, proc.join("7/root/lib/libc.so.6")).unwrap();
-        fs::copy(path, proc.join("7/root/lib/ld-musl-x86_64.so.1")).unwrap();
+        let libraries = proc.join("7").join("root").join("lib");
+        fs::create_dir_all(&libraries).unwrap();
+        fs::copy(path, libraries.join("libc.so.6")).unwrap();
+        fs::copy(path, libraries.join("ld-musl-x86_64.so.1")).unwrap();
         let CodeMapping { start, end, offset, .. } = mapping;
         let maps = format!(
             "400000-500000 r-xp 00000000 fe:00 1 /opt/server\n\
