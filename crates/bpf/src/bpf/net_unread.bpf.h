@@ -165,7 +165,10 @@ static __always_inline __u32 state_of_reader(__u64 task)
 
 	if (NUMBER_AT(struct task_struct___first_byte, task, on_cpu))
 		return READER_ON_CPU;
-	if ((sleep & (TASK_STOPPED_OR_TRACED | TASK_FROZEN)) || is_frozen(task))
+	if (sleep & (TASK_STOPPED_OR_TRACED | TASK_FROZEN))
+		return READER_UNKNOWN;
+	/* Who waits for a child of vfork has the same mark, and sleeps uninterruptibly. */
+	if (sleep && !(sleep & TASK_UNINTERRUPTIBLE) && is_frozen(task))
 		return READER_UNKNOWN;
 	if (sleep)
 		return READER_ASLEEP;

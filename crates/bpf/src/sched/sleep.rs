@@ -279,7 +279,7 @@ pub enum Caller {
     Glibc,
     /// musl.
     Musl,
-    /// Neither, as far as is known. Several threads have waited on the word, and after one was woken, it had that value again.
+    /// Neither, as far as is known; but threads take what the word is for in turn.
     Shared,
     /// Neither, as far as that is known.
     Other,

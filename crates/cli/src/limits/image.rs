@@ -6,13 +6,15 @@ use deburr_core::limits::Image;
 use deburr_core::procfs::maps::{self, CodeMapping, Mapping};
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Mappings that are read per process: some have hundreds of thousands.
 const MAX_MAPPINGS: usize = 20_000;
+/// The same where few of them are kept, in bytes of their text.
+const MAX_BYTES: u64 = 16 << 20;
 
 /// A file, read by offset; or `/proc/PID/mem`, read by address.
 #[derive(Debug)]
@@ -60,6 +62,18 @@ pub(super) fn mapping(roots: &Roots, pid: u32, wanted: impl Fn(&[u8]) -> bool) -
     lines
         .take(MAX_MAPPINGS)
         .find_map(|line| maps::parse(&line).filter(|mapping| wanted(&mapping.path)))
+}
+
+/// The first mappings for which that holds, of all.
+pub(crate) fn code_mappings_of(
+    roots: &Roots,
+    pid: u32,
+    wanted: impl Fn(&CodeMapping) -> bool,
+    most: usize,
+) -> io::Result<Vec<CodeMapping>> {
+    let file = File::open(roots.proc.join(pid.to_string()).join("maps"))?;
+    let lines = BufReader::new(file.take(MAX_BYTES)).split(b'\n').map_while(Result::ok);
+    Ok(lines.filter_map(|line| maps::code(&line)).filter(wanted).take(most).collect())
 }
 
 /// What a process has mapped that may be executed, in the order of addresses.

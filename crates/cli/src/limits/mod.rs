@@ -9,7 +9,7 @@ mod survey;
 mod text;
 mod visible_quota;
 
-pub(crate) use image::{FileImage, code_mappings, places};
+pub(crate) use image::{FileImage, code_mappings, code_mappings_of, places};
 pub(crate) use program::{FILE_BYTES, MEMORY_BYTES, Programs};
 pub(crate) use runtime::{HiddenReason, Prober};
 pub(crate) use survey::{SurveyRequest, look};

@@ -2,7 +2,7 @@
 //! A program that others stop, by signals, as its tracer, and with the freezers of both versions of cgroups, against what it
 //! notices itself: its clock has jumped.
 
-use crate::odd_threads::{in_scratch, is_near, record};
+use crate::odd_threads::{in_scratch, record};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -85,6 +85,12 @@ impl Drop for Cgroup {
     }
 }
 
+fn is_before_6_1() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map(|it| it.parse::<u32>().unwrap_or(0));
+    (numbers.next().unwrap(), numbers.next().unwrap_or(0)) < (6, 1)
+}
+
 fn try_stops(scratch: &Path, way: &str, cgroup: &Path, words: &str) {
     let [recording, told] = ["x.deburr", "told"].map(|it| scratch.join(it));
     let mut run = record(&recording, &[]);
@@ -109,7 +115,10 @@ fn try_stops(scratch: &Path, way: &str, cgroup: &Path, words: &str) {
     let parts = ledger["parts"].as_array().unwrap();
     let stopped = parts.iter().find(|it| it["state"] == "stopped").unwrap();
     let stopped_s = stopped["ns"].as_f64().unwrap() / 1e9;
-    assert!(is_near(stopped_s, jumped_s), "{way}: {stopped_s} s, and its clock {jumped_s} s");
+    // Each jump contains a nap of 2 ms, and the wait for a CPU after it.
+    let slack_s = 8.0 * 0.020;
+    let near = stopped_s - 0.02 < jumped_s && jumped_s < stopped_s + slack_s;
+    assert!(near, "{way}: {stopped_s} s, and its clock {jumped_s} s");
 }
 
 #[test]
@@ -121,6 +130,9 @@ fn who_stops_a_process_is_named_and_for_how_long() {
         let mut missing = None;
         for (way, cgroup) in ["v2", "v1"].into_iter().zip(&freezers) {
             match cgroup {
+                Some(_) if way == "v1" && is_before_6_1() => {
+                    missing = Some("before Linux 6.1, version 1 freezes in uninterruptible sleep");
+                }
                 Some(Cgroup(path)) => try_stops(scratch, way, path, "`holder` thaws its cgroup"),
                 None => missing = Some("not both versions of cgroups have a freezer here"),
             }

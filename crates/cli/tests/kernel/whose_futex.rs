@@ -17,6 +17,8 @@ const LINKED: [(&str, &[&str], &str, bool); 5] = [
     ("rustc", &["-O", "--edition=2021"], "whose_futex_rust.rs", false),
 ];
 
+const MISSING: &str = "musl-gcc, a static glibc or rustc is not here";
+
 fn compiled(compiler: &str, flags: &[&str], source: &str, to: &Path) -> bool {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel").join(source);
     let mut compile = Command::new(compiler);
@@ -82,35 +84,42 @@ impl Told {
 
 /// The last sleep of each thread may be one that was not looked at, and who had just unlocked takes a turn before others.
 fn is_near(told_s: f64, measured_s: f64) -> bool {
-    (told_s - measured_s).abs() < 0.1 + 0.04 * measured_s
+    (told_s - measured_s).abs() < 0.15 + 0.05 * measured_s
 }
 
 #[test]
 fn who_waits_for_work_on_a_word_waits_for_no_lock() {
     in_scratch("who_waits_for_work_on_a_word_waits_for_no_lock", |scratch| {
+        let mut missing = None;
         for made in LINKED {
             let Some(told) = told_of(scratch, made, "idle") else {
-                return Some("musl-gcc, a static glibc or rustc is not here");
+                missing = Some(MISSING);
+                continue;
             };
             let what = format!("{made:?}: {:#}", told.ledger);
             let slept_s = told.slept_s(|_| true);
             assert!(is_near(slept_s, told.work_s), "{slept_s} of {} s: {what}", told.work_s);
             // Until a thread that wakes them gets a CPU, they wait for that.
-            assert!(told.locks_s() < 0.1 && told.for_others_s() < 0.05 * slept_s, "{what}");
+            assert!(
+                told.locks_s() < 0.05 * slept_s && told.for_others_s() < 0.2 * slept_s,
+                "{what}"
+            );
             let of_waiting: Vec<_> =
                 told.codes().into_iter().filter(|code| code.starts_with("OFF00")).collect();
             assert!(of_waiting.iter().all(|code| *code == "OFF004"), "{of_waiting:?}, {what}");
         }
-        None
+        missing
     });
 }
 
 #[test]
 fn locks_are_told_whoever_s_they_are() {
     in_scratch("locks_are_told_whoever_s_they_are", |scratch| {
+        let mut missing = None;
         for made in LINKED {
             let Some(told) = told_of(scratch, made, "locks") else {
-                return Some("musl-gcc, a static glibc or rustc is not here");
+                missing = Some(MISSING);
+                continue;
             };
             let what = format!("{made:?}: {:#}", told.ledger);
             let (.., is_known) = made;
@@ -121,6 +130,6 @@ fn locks_are_told_whoever_s_they_are() {
             assert!(is_near(told.for_others_s(), locks_s), "{} s: {what}", told.for_others_s());
             assert_eq!(told.codes().first(), Some(&"OFF001"), "{what}");
         }
-        None
+        missing
     });
 }

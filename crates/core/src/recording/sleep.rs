@@ -127,8 +127,8 @@ pub enum FutexUser {
     /// musl.
     Musl,
     /// Neither, or that is not known: a runtime, another library, or a program that is linked statically. Several threads
-    /// have waited on the word, and once one of them had been woken, it had that value again: no counter and no event, but
-    /// something that each of them takes in turn.
+    /// have waited on the word, one of them has woken another one, and it had the same value again afterwards: no counter and
+    /// no event, but something that each of them takes in turn.
     Shared,
     /// The same, and that was not seen. The threads of some runtimes wait for work on a word that each has of its own.
     Other,

@@ -341,8 +341,17 @@ impl Scene {
         ns: u64,
     ) -> &mut Self {
         self.slept(proc, thread, slept, ns);
-        if let Some(Record::Sleep(tick)) = self.records.last_mut() {
-            tick.in_request = Some(true);
+        self.last(|record| {
+            if let Record::Sleep(tick) = record {
+                tick.in_request = Some(true);
+            }
+        })
+    }
+
+    /// Changes the record that was added last.
+    pub fn last(&mut self, change: impl FnOnce(&mut Record)) -> &mut Self {
+        if let Some(record) = self.records.last_mut() {
+            change(record);
         }
         self
     }

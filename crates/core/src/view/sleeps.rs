@@ -103,6 +103,7 @@ pub struct Sleeps {
     by_kind: BTreeMap<SleepKey, Lengths>,
     /// By what ended them.
     stops: BTreeMap<WokenBy, Lengths>,
+    longest_stop_ns: u64,
 }
 
 impl Sleeps {
@@ -111,6 +112,7 @@ impl Sleeps {
         let SleepTick { state, call, on, woken, thread, entry, asked, in_request, behind, .. } =
             tick;
         if *state == SleepState::Stopped {
+            self.longest_stop_ns = self.longest_stop_ns.max(tick.longest_ns);
             if self.stops.len() < KINDS || self.stops.contains_key(woken) {
                 self.stops.entry(woken.clone()).or_default().add(&Lengths::of(tick));
             }
@@ -151,6 +153,12 @@ impl Sleeps {
     /// Times in which its threads were stopped, held by a tracer or frozen, by what ended them.
     pub fn stops(&self) -> impl Iterator<Item = (&WokenBy, &Lengths)> {
         self.stops.iter()
+    }
+
+    /// The longest of these that was looked at.
+    #[must_use]
+    pub fn longest_stop_ns(&self) -> u64 {
+        self.longest_stop_ns
     }
 
     /// Each kind, and how long its sleeps took.

@@ -234,7 +234,7 @@ tables! {
     "sleep" over tick, since 2, Presence::Added => Sleep(SleepTick) {
         /// the process
         proc,
-        /// which state of the ledger it is part of: `asleep`, `block_io`, `memory` or `uninterruptible`
+        /// which state of the ledger it is part of: `asleep`, `block_io`, `memory` or `uninterruptible`; or `stopped`, which is no sleep: by a signal, a tracer or a freezer
         state,
         /// system call; in parentheses what is none: `(page fault)`, `(kernel work)`, `(32-bit call)`, `(others)`, ...
         call,

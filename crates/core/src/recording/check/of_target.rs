@@ -4,7 +4,7 @@
 use super::amounts::{BINS, buckets, fits, sum};
 use super::{Faults, Invariant};
 use crate::recording::{
-    ProcId, ProcessTick, Record, SleepState, SleepTick, ThreadLedger, ThreadStates, WaitBin,
+    ProcId, ProcessTick, Record, SleepTick, ThreadLedger, ThreadStates, WaitBin,
 };
 use std::collections::BTreeMap;
 
@@ -57,7 +57,8 @@ impl OfTarget {
                 format!("process {}: {waits_in_bins_ns} ns of {waits_in_ticks_ns} ns", id.0)
             });
             let states = &totals.in_ticks_ns[1..];
-            let asleep_ns = sum(&states[3..7]);
+            // Sleeps and stops of a thread have one account of what no record stands for yet.
+            let asleep_ns = sum(&states[3..8]);
             let slack_ns = asleep_ns / 50 + totals.threads.saturating_mul(QUANTUM_NS);
             faults.unless(totals.slept_ns <= asleep_ns.saturating_add(slack_ns), SLEPT, || {
                 format!("process {}: {} ns of {asleep_ns} ns", id.0, totals.slept_ns)
@@ -94,9 +95,7 @@ impl OfTarget {
 
     fn slept(&mut self, tick: &SleepTick) {
         let totals = self.processes.entry(tick.proc).or_default();
-        if tick.state != SleepState::Stopped {
-            totals.slept_ns = totals.slept_ns.saturating_add(tick.ns);
-        }
+        totals.slept_ns = totals.slept_ns.saturating_add(tick.ns);
     }
 
     fn wait_bin(&mut self, bin: &WaitBin, faults: &mut Faults) {

@@ -20,11 +20,13 @@ const MAX_VICTIMS: usize = 5;
 const MAX_CAUSES: usize = 5;
 /// Causes below this share are not named.
 const MIN_SHARE: f64 = 0.01;
+/// Stops that take so long are looked at one by one, in nanoseconds.
+const EACH_NS: f64 = 2e6;
 
 const LONG_STOP: Limit = Limit {
     name: "long_stop",
     value: 100.0,
-    unit: "ms of a stop, the longest of each second on average",
+    unit: "ms of a single stop",
     why: "whatever is asked meanwhile waits that long, however seldom it happens: people notice a tenth of a second",
 };
 
@@ -86,15 +88,18 @@ struct Stopped<'v> {
     /// By whom it was let go on.
     by: Vec<((ProcId, Means), Lengths)>,
     all: Lengths,
+    longest_ns: u64,
+    per_turn_ns: Option<u64>,
 }
 
 impl<'v> Stopped<'v> {
     fn of(view: &View, group: &'v Group<'v>) -> Option<Self> {
         let usage = group.usage.as_ref()?;
         let mut by: BTreeMap<(ProcId, Means), Lengths> = BTreeMap::new();
-        let mut all = Lengths::default();
+        let (mut all, mut longest_ns) = (Lengths::default(), 0);
         for (id, _) in &group.members {
             let sleeps = view.processes().get(id).and_then(|it| it.sleeps.as_ref());
+            longest_ns = longest_ns.max(sleeps.map_or(0, |sleeps| sleeps.longest_stop_ns()));
             for (woken, lengths) in sleeps.into_iter().flat_map(|sleeps| sleeps.stops()) {
                 all.add(lengths);
                 if let WokenBy::Thread { proc, call } = woken {
@@ -112,13 +117,13 @@ impl<'v> Stopped<'v> {
         let ns_per_s = (view.per_second(ns) as f64 / threads) as u64;
         let mut by: Vec<_> = by.into_iter().collect();
         by.sort_by_key(|(_, it)| Reverse(it.ns));
-        Some(Self { group, ns, ns_per_s, share, by, all })
+        let per_turn_ns = usage.per_turn_ns(ns);
+        Some(Self { group, ns, ns_per_s, share, by, all, longest_ns, per_turn_ns })
     }
 
     fn severity(&self) -> Option<Severity> {
-        let mean_ns = (self.all.ns > 0).then(|| self.all.mean_ns() as u64);
-        let is_long = self.ns > 0 && self.all.longest_ns() / 1e6 >= LONG_STOP.value;
-        let by_loss = severity::of_turns(self.ns_per_s, self.share, mean_ns);
+        let is_long = self.ns > 0 && self.longest_ns as f64 / 1e6 >= LONG_STOP.value;
+        let by_loss = severity::of_turns(self.ns_per_s, self.share, self.per_turn_ns);
         by_loss.or(is_long.then_some(Severity::Low))
     }
 
@@ -165,18 +170,13 @@ fn finding(view: &View, severity: Severity, it: &Stopped<'_>) -> Finding {
         it.ns as f64 / group.usage.as_ref().map_or(0, |usage| usage.wall_ns).max(1) as f64;
     let whole = format!("{} of the wall time of its threads", units::share(of_wall));
     let mut lines = vec![evidence(view, "stopped", it.ns as f64, Unit::Ns, label, whole)];
-    if it.all.looked_at > 0 {
-        let stops = units::counted(it.all.looked_at, "stop", "stops");
-        let each = units::duration(it.all.mean_ns());
-        let note = format!("on average; {stops} of threads were looked at, of {each} on average");
-        lines.push(evidence(
-            view,
-            "longest of a second",
-            it.all.longest_ns(),
-            Unit::Ns,
-            label,
-            note,
-        ));
+    if it.longest_ns > 0 {
+        // One stands for a millisecond of shorter ones.
+        let mean_ns = it.all.mean_ns();
+        let stops = units::counted(it.all.looked_at, "stop of a thread", "stops of threads");
+        let note = (mean_ns >= EACH_NS)
+            .then(|| format!("{stops} in all, of {} on average", units::duration(mean_ns)));
+        lines.push(evidence(view, "longest stop", it.longest_ns as f64, Unit::Ns, label, note));
     }
     for ((proc, means), lengths) in it.by.iter().take(MAX_CAUSES) {
         let share = lengths.ns as f64 / it.ns.max(1) as f64;

@@ -3,7 +3,7 @@
 
 use super::judged;
 use crate::finding::Severity;
-use crate::recording::{ProcId, SleepState, Slept, SleptOn, Source, TargetSpec, WokenBy};
+use crate::recording::{ProcId, Record, SleepState, Slept, SleptOn, Source, TargetSpec, WokenBy};
 use crate::testkit::{MS, ProcessActivity, S, Scene};
 
 /// A service of four threads that is stopped for so long in all, which another process ends in that call.
@@ -58,9 +58,15 @@ fn who_is_stopped_is_told_with_who_lets_it_go_on() {
 
 #[test]
 fn a_seldom_stop_is_told_if_it_is_long_and_a_short_one_is_not() {
-    // The longest that the test recordings have is 20 ms.
-    let report = judged(&service(400 * MS, &[("kill", 400 * MS)]).0);
-    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    for (longest_ns, severity) in [(90 * MS, None), (110 * MS, Some(Severity::Low))] {
+        let (mut scene, _) = service(400 * MS, &[("kill", 400 * MS)]);
+        scene.last(|record| match record {
+            Record::Sleep(tick) => tick.longest_ns = longest_ns,
+            other => panic!("{other:?}"),
+        });
+        let report = judged(&scene);
+        assert_eq!(report.findings.first().map(|it| it.severity), severity, "{longest_ns}");
+    }
 }
 
 #[test]

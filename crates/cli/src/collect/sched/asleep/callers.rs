@@ -3,28 +3,31 @@
 //! make it in the function `syscall` of these libraries, too.
 
 use super::super::super::Roots;
-use super::kind::is_marked_futex;
+use super::kind::{is_handed_over, is_marked_futex};
 use crate::limits;
 use crate::limits::{FILE_BYTES, FileImage, places};
-use deburr_bpf::sched::{Caller, Context, Sleep};
+use deburr_bpf::sched::{Caller, Sleep};
 use deburr_core::limits::Metered;
 use deburr_core::limits::elf::Elf;
 use deburr_core::procfs::maps::CodeMapping;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::io;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::Builder;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Most time for which an answer is waited for. Whoever keeps its address space locked is not waited for again.
+/// Most time in a second for which answers are waited for. While one is missing, as of somebody who keeps its address space
+/// locked, no other is waited for.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// Processes that are asked about in a second, at some 100 us each.
 const ASKED: u32 = 64;
-/// Words that are kept, and processes.
+/// Words that are kept, and processes; and of each the parts of libraries, and places elsewhere at which calls were made.
 const WORDS: usize = 16_384;
 const PROCESSES: usize = 4096;
+const PARTS: usize = 32;
+const PLACES: usize = 64;
+/// Threads of a word that are kept.
+const WAITERS: usize = 16;
 
 /// What a part of a process's memory that may be executed belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,28 +43,46 @@ type Parts = Vec<(u64, u64, Library)>;
 /// A word on which threads wait, while it has a value that may be that of a lock.
 #[derive(Debug)]
 struct Word {
-    /// The thread that has waited on it.
-    tid: u32,
-    /// Others have, too.
-    is_shared: bool,
-    /// When a thread ended such a sleep for the first time, on the run queues' clock.
+    value: u64,
+    /// Threads that have waited on it.
+    waiters: Vec<u32>,
+    /// When one of them was first woken by another one, on the run queues' clock.
     woken_ns: u64,
     /// A sleep began later than that: it had that value again.
     is_again: bool,
+    /// One of them has woken another one: who has waited has it, and gives it on.
+    is_given_on: bool,
 }
 
-#[derive(Debug)]
-enum Known {
-    /// It was asked, and has not answered.
-    Asked,
-    Parts(Parts),
+impl Word {
+    fn of(value: u64) -> Self {
+        Self { value, waiters: vec![], woken_ns: u64::MAX, is_again: false, is_given_on: false }
+    }
+}
+
+/// What is known of a process.
+#[derive(Debug, Default)]
+struct Known {
+    /// Its libraries, once it has answered.
+    libraries: Parts,
+    /// Places that are in none of them, as far as that is known.
+    elsewhere: Vec<u64>,
+}
+
+impl Known {
+    fn at(&self, at: u64) -> Option<Library> {
+        let within = |&&(start, end, _): &&(u64, u64, Library)| (start..end).contains(&at);
+        let found = self.libraries.iter().find(within).map(|&(.., library)| library);
+        let is_elsewhere = || self.elsewhere.contains(&at) || self.elsewhere.len() >= PLACES;
+        found.or_else(|| is_elsewhere().then_some(Library::Other))
+    }
 }
 
 /// Reads what processes have mapped. A process can hold that up for as long as it likes, so another thread does it.
 #[derive(Debug)]
 struct Reader {
     ask: SyncSender<u32>,
-    answers: Receiver<(u32, io::Result<Parts>)>,
+    answers: Receiver<(u32, Parts)>,
     /// Processes that were asked about and have not answered.
     open: usize,
 }
@@ -70,6 +91,7 @@ struct Reader {
 #[derive(Debug, Default)]
 pub(super) struct Callers {
     asked: u32,
+    waited: Duration,
     /// `None` = it is not there yet, or there is no room for a thread.
     reader: Option<Reader>,
     of: HashMap<u32, Known>,
@@ -80,7 +102,7 @@ pub(super) struct Callers {
 impl Callers {
     /// A second is over.
     pub(super) fn second(&mut self) {
-        self.asked = 0;
+        (self.asked, self.waited) = (0, Duration::ZERO);
         if self.words.len() > WORDS {
             self.words.clear();
         }
@@ -110,55 +132,63 @@ impl Callers {
     }
 
     fn is_taken_in_turn(&mut self, roots: &Roots, sleep: &Sleep) -> bool {
-        let &Sleep { tgid, tid, arguments: [address, ..], since_ns, slept_ns, waker, .. } = sleep;
-        let new = || Word { tid, is_shared: false, woken_ns: u64::MAX, is_again: false };
-        let word = self.words.entry((tgid, address)).or_insert_with(new);
-        if !word.is_shared && word.tid != tid {
+        let &Sleep { tgid, tid, arguments: [address, _, value], since_ns, .. } = sleep;
+        let word = self.words.entry((tgid, address)).or_insert_with(|| Word::of(value));
+        // A counter, or an event.
+        if word.value != value {
+            *word = Word::of(value);
+        }
+        if word.waiters.len() < WAITERS && !word.waiters.contains(&tid) {
             // A word on the stack of a thread that has ended may be on that of a new one.
-            let task = roots.proc.join(format!("{tgid}/task/{}", word.tid));
-            *word = if task.exists() { Word { is_shared: true, ..*word } } else { new() };
+            word.waiters.retain(|it| roots.proc.join(format!("{tgid}/task/{it}")).exists());
+            word.waiters.push(tid);
         }
         word.is_again |= since_ns > word.woken_ns;
-        if waker.context == Context::Thread {
-            word.woken_ns = word.woken_ns.min(since_ns.saturating_add(slept_ns));
+        if is_handed_over(sleep) {
+            word.woken_ns = word.woken_ns.min(since_ns.saturating_add(sleep.slept_ns));
+            word.is_given_on |= word.waiters.contains(&sleep.waker.tid);
         }
-        word.is_shared && word.is_again
+        word.waiters.len() > 1 && word.is_again && word.is_given_on
     }
 
     fn library(&mut self, roots: &Roots, tgid: u32, at: u64) -> Library {
         self.take_answers(Duration::ZERO);
-        if let Some(found) = self.found(tgid, at) {
+        if let Some(found) = self.of.get(&tgid).and_then(|known| known.at(at)) {
             return found;
         }
-        // What it has mapped since it was asked, or it was not asked yet.
-        self.ask(roots, tgid);
-        self.found(tgid, at).unwrap_or(Library::Other)
+        // It was not asked yet, or it was not met there: what is there may have been mapped since.
+        if !self.ask(roots, tgid) {
+            return Library::Other;
+        }
+        let known = self.of.entry(tgid).or_default();
+        known.at(at).unwrap_or_else(|| {
+            known.elsewhere.push(at);
+            Library::Other
+        })
     }
 
-    fn found(&self, tgid: u32, at: u64) -> Option<Library> {
-        let Known::Parts(parts) = self.of.get(&tgid)? else { return Some(Library::Other) };
-        let within = |&&(start, end, _): &&(u64, u64, Library)| (start..end).contains(&at);
-        parts.iter().find(within).map(|&(_, _, library)| library)
-    }
-
-    fn ask(&mut self, roots: &Roots, tgid: u32) {
+    /// Asks what a process has mapped; whether it was asked.
+    fn ask(&mut self, roots: &Roots, tgid: u32) -> bool {
         if self.asked >= ASKED {
-            return;
+            return false;
         }
         self.asked += 1;
         if self.reader.is_none() {
             self.reader = Reader::start(roots);
         }
-        let Some(reader) = &mut self.reader else { return };
+        let Some(reader) = &mut self.reader else { return false };
         if reader.ask.try_send(tgid).is_err() {
-            return;
+            return false;
         }
         let is_held_up = reader.open > 0;
         reader.open += 1;
-        self.of.insert(tgid, Known::Asked);
+        self.of.entry(tgid).or_default();
         if !is_held_up {
-            self.take_answers(PATIENCE);
+            let begin = Instant::now();
+            self.take_answers(PATIENCE.saturating_sub(self.waited));
+            self.waited += begin.elapsed();
         }
+        true
     }
 
     /// Takes the answers that are there, or come within that time.
@@ -170,12 +200,9 @@ impl Callers {
         {
             reader.open -= 1;
             patience = Duration::ZERO;
-            // Meanwhile the pid may be another process's.
-            if let Entry::Occupied(mut known) = self.of.entry(tgid) {
-                match parts {
-                    Ok(parts) => _ = known.insert(Known::Parts(parts)),
-                    Err(_) => _ = known.remove(),
-                }
+            // It may have ended, and be forgotten.
+            if let Some(known) = self.of.get_mut(&tgid) {
+                known.libraries = parts;
             }
         }
     }
@@ -188,8 +215,10 @@ impl Reader {
         let roots = roots.clone();
         let work = move || {
             for tgid in asked {
-                let parts = limits::code_mappings(&roots, tgid)
-                    .map(|all| all.iter().flat_map(|it| parts(&roots, tgid, it)).collect());
+                let is_library = |it: &CodeMapping| library_of(&it.path) != Library::Other;
+                let all = limits::code_mappings_of(&roots, tgid, is_library, PARTS);
+                let all = all.unwrap_or_default();
+                let parts = all.iter().flat_map(|it| parts(&roots, tgid, it)).collect();
                 if answer.send((tgid, parts)).is_err() {
                     return;
                 }
@@ -203,12 +232,9 @@ impl Reader {
 fn parts(roots: &Roots, tgid: u32, it: &CodeMapping) -> Parts {
     let &CodeMapping { start, end, offset, .. } = it;
     let library = library_of(&it.path);
-    if library == Library::Other {
-        return vec![(start, end, library)];
-    }
     let places = places((start, end), &it.path, roots, tgid);
     let Some((from, bytes)) = places.iter().find_map(|path| function_for_others(path)) else {
-        return vec![(start, end, Library::Other)];
+        return vec![];
     };
     let from = start.saturating_add(from.saturating_sub(offset));
     vec![(from, from.saturating_add(bytes), Library::Other), (start, end, library)]
@@ -245,14 +271,14 @@ fn library_of(path: &[u8]) -> Library {
 mod tests {
     use super::super::kind::tests::sleep;
     use super::*;
-    use deburr_bpf::sched::{Call, Context, Object};
+    use deburr_bpf::sched::{Call, Context, Object, Waker};
     use std::fs;
 
     /// A `/proc` in which process 7 has mapped its program and this machine's C library, and where that has `syscall`.
     fn process_with_libraries(proc: &Path) -> (Roots, u64, u64) {
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
         let code = |line: &&str| line.contains("r-xp") && line.contains("/libc.so.6");
-        let line = maps.lines().find(code).unwrap();
+        let line = maps.lines().find(code).expect("a test of glibc");
         let path = line.split_whitespace().last().unwrap();
         let mapping = deburr_core::procfs::maps::code(line.as_bytes()).unwrap();
         let (from, bytes) = function_for_others(Path::new(path)).unwrap();
@@ -284,53 +310,71 @@ mod tests {
         it.caller
     }
 
+    /// The same once whoever was asked has answered, which may take longer than it is waited for.
+    fn answered(callers: &mut Callers, roots: &Roots, sleep: &Sleep) -> Caller {
+        met(callers, roots, sleep);
+        while callers.reader.as_ref().is_some_and(|it| it.open > 0) {
+            callers.take_answers(Duration::from_secs(60));
+        }
+        met(callers, roots, sleep)
+    }
+
     #[test]
     fn whose_code_it_is_says_the_library() {
         let scratch = tempfile::tempdir().unwrap();
         let (roots, syscall, glibc) = process_with_libraries(scratch.path());
         let mut callers = Callers::default();
-        let mut of = |at, value| met(&mut callers, &roots, &waits(7, at, value));
+        let mut of = |at, value| answered(&mut callers, &roots, &waits(7, at, value));
         assert_eq!(of(glibc, 2), Caller::Glibc);
         assert_eq!(of(syscall + 1, 2), Caller::Other);
         assert_eq!(of(0x60_0001, 0x8000_0010), Caller::Musl);
         assert_eq!(of(0x40_0001, 2), Caller::Other);
         // A condition is nobody's.
         assert_eq!(of(0x40_0001, 0), Caller::At(0x40_0001));
-        // What was mapped since is found, and what is not there any more is nobody's.
+        // What was mapped since is found.
         assert_eq!(of(0x80_0001, 2), Caller::Other);
         let maps = scratch.path().join("7/maps");
-        let more =
-            fs::read_to_string(&maps).unwrap() + "800000-900000 r-xp 0 0:1 1 /lib/libc.so.6\n";
-        fs::write(&maps, more).unwrap();
-        assert_eq!(of(0x80_0001, 2), Caller::Glibc);
+        let more = "900000-a00000 r-xp 0 0:1 1 /lib/libc.so.6\n";
+        fs::write(&maps, fs::read_to_string(&maps).unwrap() + more).unwrap();
+        assert_eq!(of(0x90_0001, 2), Caller::Glibc);
         callers.forget(7);
         fs::remove_file(maps).unwrap();
-        assert_eq!(met(&mut callers, &roots, &waits(7, glibc, 2)), Caller::Other);
+        assert_eq!(answered(&mut callers, &roots, &waits(7, glibc, 2)), Caller::Other);
     }
 
     #[test]
     fn what_threads_take_in_turn_is_shared() {
         let scratch = tempfile::tempdir().unwrap();
         let roots = Roots { proc: scratch.path().into(), ..Roots::default() };
-        fs::create_dir_all(scratch.path().join("7/task/1")).unwrap();
+        for tid in ["1", "2"] {
+            fs::create_dir_all(scratch.path().join("7/task").join(tid)).unwrap();
+        }
         let mut callers = Callers::default();
-        let mut slept = |address, tid, since_ns| {
-            let it = waits(tid, 0x40_0001, 2);
-            let arguments = [address, 128, 2];
-            met(&mut callers, &roots, &Sleep { arguments, since_ns, slept_ns: 100, ..it })
+        let mut slept = |value, (address, tid), since_ns, by| {
+            let it = waits(tid, 0x40_0001, value);
+            let arguments = [address, 128, value];
+            let waker = Waker { tid: by, call: Call::System(202), ..it.waker };
+            let it = Sleep { arguments, since_ns, slept_ns: 100, waker, ..it };
+            answered(&mut callers, &roots, &it)
         };
         use Caller::{Other, Shared};
-        // One thread alone, again and again.
-        assert_eq!([0, 200, 400].map(|at| slept(1, 1, at)), [Other; 3]);
-        // Two in turn.
-        assert_eq!(
-            [(1, 0), (2, 50), (1, 200)].map(|(tid, at)| slept(2, tid, at)),
-            [Other, Other, Shared]
-        );
+        // One thread alone, again and again, whoever wakes it.
+        assert_eq!([0, 200, 400].map(|at| slept(2, (1, 1), at, 9)), [Other; 3]);
+        // Two in turn: one of them wakes the other one.
+        let turns = [(1, 0, 9), (2, 50, 1), (1, 200, 2)];
+        assert_eq!(turns.map(|(tid, at, by)| slept(2, (2, tid), at, by)), [Other, Other, Shared]);
+        // Two that a third one wakes each time, and never waits.
+        let events = [(1, 0, 9), (2, 50, 9), (1, 200, 9), (2, 300, 9)];
+        assert_eq!(events.map(|(tid, at, by)| slept(2, (3, tid), at, by)), [Other; 4]);
         // Two at a time, once.
-        assert_eq!([(1, 0), (2, 50), (3, 99)].map(|(tid, at)| slept(3, tid, at)), [Other; 3]);
+        assert_eq!([(1, 0), (2, 50)].map(|(tid, at)| slept(2, (4, tid), at, 1)), [Other; 2]);
         // The stack of one that has ended is another one's now.
-        assert_eq!([(8, 0), (9, 200), (9, 400)].map(|(tid, at)| slept(4, tid, at)), [Other; 3]);
+        let stacks = [(8, 0, 9), (9, 200, 8), (9, 400, 8)];
+        assert_eq!(stacks.map(|(tid, at, by)| slept(2, (5, tid), at, by)), [Other; 3]);
+        // A counter.
+        let counts = [(8, 1, 0, 2), (16, 2, 200, 1), (24, 1, 400, 2), (32, 2, 600, 1)];
+        let counted = counts.map(|(n, tid, at, by)| slept(0x8000_0000 + n, (6, tid), at, by));
+        assert_eq!(counted, [Other; 4]);
     }
 
     #[test]
@@ -350,9 +394,10 @@ mod tests {
         let mut callers = Callers::default();
         let mut of = |tgid| met(&mut callers, &roots, &Sleep { tgid, ..waits(7, glibc, 2) });
         assert_eq!(of(7), Caller::Other);
-        let begin = std::time::Instant::now();
+        let begin = Instant::now();
         let many = (0..100).map(|_| [of(7), of(8)]).all(|it| it == [Caller::Other; 2]);
-        assert!(many && begin.elapsed() < 10 * PATIENCE, "{:?}", begin.elapsed());
+        // Had each been waited for, that would have taken four seconds.
+        assert!(many && begin.elapsed() < 100 * PATIENCE, "{:?}", begin.elapsed());
         // Once it lets go, the other is known, too.
         drop(fs::OpenOptions::new().write(true).open(&fifo).unwrap());
         while of(8) != Caller::Glibc {

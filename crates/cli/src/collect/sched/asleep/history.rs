@@ -4,7 +4,7 @@
 
 mod found;
 
-use super::kind::{Lock, lock_of};
+use super::kind::{Lock, is_handed_over, lock_of};
 use deburr_bpf::sched::{Context, Run, Sleep};
 pub(super) use found::{Found, Successor};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -243,6 +243,7 @@ impl History {
         }
         if let Some(lock) = lock_of(sleep)
             && sleep.waker.context == Context::Thread
+            && (is_handed_over(sleep) || !matches!(lock, Lock::Word(..)))
         {
             self.handed_over(lock, sleep);
         }
@@ -369,7 +370,7 @@ impl Parts {
 pub(super) mod tests {
     use super::super::kind::tests::sleep;
     use super::*;
-    use deburr_bpf::sched::{Object, Waker};
+    use deburr_bpf::sched::{Call, Object, Waker};
     use proptest::prelude::*;
 
     const ONE: Thread = Thread { tgid: 7, tid: 7 };
@@ -380,7 +381,7 @@ pub(super) mod tests {
 
     pub(super) fn slept(tid: u32, since_ns: u64, slept_ns: u64, waker: u32) -> Sleep {
         let by = sleep(Object::None, Context::Thread);
-        let waker = Waker { tid: waker, tgid: 7, ..by.waker };
+        let waker = Waker { tid: waker, tgid: 7, call: by.call, ..by.waker };
         Sleep { tid, since_ns, slept_ns, waker, ..by }
     }
 
@@ -465,6 +466,11 @@ pub(super) mod tests {
         let by = |tid| Thread { tgid: 7, tid };
         let holders = history.holders(&slept(1, 100, 300, 4), 100, 400);
         assert_eq!(holders, [(100, 200, by(2)), (200, 300, by(3)), (300, 400, by(4))]);
+        // Who interrupts a wait, as by a signal, has not held the lock.
+        let signalled = slept(5, 150, 100, 9);
+        let waker = Waker { call: Call::Unknown, ..signalled.waker };
+        history.slept(&Sleep { waker, ..signalled });
+        assert_eq!(history.holders(&slept(1, 100, 300, 4), 100, 400), holders);
         // Of another one, or no lock at all, it is whoever ended it.
         let other = Sleep { arguments: [0x2000, 128, 2], ..slept(1, 100, 300, 4) };
         assert_eq!(history.holders(&other, 100, 400), [(100, 400, by(4))]);

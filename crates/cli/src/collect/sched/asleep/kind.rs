@@ -280,6 +280,12 @@ fn futex_of(sleep: &Sleep) -> SleptOn {
     })
 }
 
+/// Whether a thread that waited on a word was woken as whoever gives a lock on does it, or ends with it, and by no signal,
+/// tracer or freezer, after which it waits on.
+pub(super) fn is_handed_over(sleep: &Sleep) -> bool {
+    sleep.waker.context == Woke::Thread && is(sleep.waker.call, &["futex", "exit", "exit_group"])
+}
+
 /// Whether a thread waits on a word whose value may be that of a lock.
 pub(super) fn is_marked_futex(sleep: &Sleep) -> bool {
     matches!(sleep.object, Object::None)
