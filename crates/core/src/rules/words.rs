@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How rules name things: entities for the report's data, names in backticks for its sentences.
 
-use crate::finding::{Confirm, Entity, EntityKind, Evidence, Unit};
+use crate::finding::{Cause, Confirm, Entity, EntityKind, Evidence, Unit};
 use crate::recording::{CgroupId, Container, ProcId};
-use crate::text::shell_quote;
 pub(super) use crate::text::ticked;
 use crate::text::units;
+use crate::text::{Share, shell_quote};
 use crate::view::{Group, View};
 use jiff::Timestamp;
 
@@ -61,6 +61,17 @@ pub(super) fn process_entity(view: &View, id: ProcId) -> Entity {
         entity.container = facts.cgroup.and_then(|id| container(view, id)).cloned();
     }
     entity
+}
+
+/// These causes, and the rest as one that is not known, if that is at least so large a share.
+pub(super) fn and_others(mut causes: Vec<Cause>, least: f64) -> Vec<Cause> {
+    let told: f64 = causes.iter().map(|cause| cause.share.get()).sum();
+    if told < 1.0 - least {
+        let mut entity = Entity::new(EntityKind::Unknown);
+        entity.note = Some("others, or not seen".into());
+        causes.push(Cause { entity, share: Share::saturating(1.0 - told) });
+    }
+    causes
 }
 
 /// A cgroup as a victim or cause.

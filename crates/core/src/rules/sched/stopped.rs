@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! SCH005: threads are stopped by others: by signals, by a tracer, or by the freezer of a cgroup.
 
-use crate::finding::{
-    Area, Cause, Cost, Entity, EntityKind, Finding, Fix, Question, Severity, Share, Unit,
-};
+use crate::finding::{Area, Cause, Cost, Entity, Finding, Fix, Question, Severity, Share, Unit};
 use crate::recording::{ProcId, Source, WokenBy};
 use crate::rules::asleep::kind::SIGNALS;
 use crate::rules::candidates::{may_suffer, target_is_host};
@@ -168,7 +166,8 @@ fn finding(view: &View, severity: Severity, it: &Stopped<'_>) -> Finding {
     let confidence = Confidence::of(view).with("ends seen", 0.5 + 0.5 * it.seen());
     let of_wall =
         it.ns as f64 / group.usage.as_ref().map_or(0, |usage| usage.wall_ns).max(1) as f64;
-    let whole = format!("{} of the wall time of its threads", units::share(of_wall));
+    let which = if target_is_host(view) { "; of stops that ended in the window" } else { "" };
+    let whole = format!("{} of the wall time of its threads{which}", units::share(of_wall));
     let mut lines = vec![evidence(view, "stopped", it.ns as f64, Unit::Ns, label, whole)];
     if it.longest_ns > 0 {
         // One stands for a millisecond of shorter ones.
@@ -229,7 +228,7 @@ fn causes(view: &View, it: &Stopped<'_>) -> Vec<Cause> {
     of.sort_by_key(|&(_, ns)| Reverse(ns));
     let known_ns = of.iter().fold(0, |sum: u64, (_, ns)| sum.saturating_add(*ns));
     let whole_ns = it.ns.max(known_ns).max(1);
-    let mut causes: Vec<Cause> = of
+    let causes = of
         .iter()
         .take(MAX_CAUSES)
         .map(|&(proc, ns)| Cause {
@@ -238,13 +237,7 @@ fn causes(view: &View, it: &Stopped<'_>) -> Vec<Cause> {
         })
         .filter(|cause| cause.share.get() >= MIN_SHARE)
         .collect();
-    let told: f64 = causes.iter().map(|cause| cause.share.get()).sum();
-    if told < 1.0 - MIN_SHARE {
-        let mut entity = Entity::new(EntityKind::Unknown);
-        entity.note = Some("others, or not seen".into());
-        causes.push(Cause { entity, share: Share::saturating(1.0 - told) });
-    }
-    causes
+    words::and_others(causes, MIN_SHARE)
 }
 
 fn fix(group: &Group<'_>, means: Means) -> Fix {

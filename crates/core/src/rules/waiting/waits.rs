@@ -2,7 +2,7 @@
 //! What the rules about waiting for others share: which groups wait in a certain way, how long, and behind whom.
 
 use super::chain_ends;
-use crate::finding::{Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Severity, Unit};
+use crate::finding::{Cause, Confirm, Cost, EntityKind, Evidence, Finding, Severity, Unit};
 use crate::recording::{Awaited, Did, Entry, ProcId, Source};
 use crate::rules::asleep::words as sleep_words;
 use crate::rules::candidates::{may_suffer, target_is_host};
@@ -327,7 +327,7 @@ pub(super) fn causes(
 ) -> Vec<Cause> {
     let share = |ns: u64| ns as f64 / whole_ns.max(1) as f64;
     let told = first.iter().take(MAX_CAUSES).filter(|(_, ns)| share(*ns) >= MIN_SHARE);
-    let mut causes: Vec<Cause> = told
+    let causes = told
         .map(|((id, thread, _), ns)| {
             let process = view.processes().get(id).and_then(|process| process.facts.as_ref());
             let mut entity = words::process_entity(view, *id);
@@ -338,11 +338,5 @@ pub(super) fn causes(
             Cause { entity, share: Share::of(*ns, whole_ns) }
         })
         .collect();
-    let told: f64 = causes.iter().map(|cause| cause.share.get()).sum();
-    if told < 1.0 - MIN_SHARE {
-        let mut entity = Entity::new(EntityKind::Unknown);
-        entity.note = Some("others, or not seen".into());
-        causes.push(Cause { entity, share: Share::saturating(1.0 - told) });
-    }
-    causes
+    words::and_others(causes, MIN_SHARE)
 }
