@@ -27,16 +27,7 @@ during() {
     sampler=$!
     deburr record -q -d "$seconds" -o "$file" >"/tmp/$name.said" 2>&1 &
     recorder=$!
-    # The window begins when the programs are attached, which an emulated processor needs seconds for: when there are no
-    # more of them than 2 s before.
-    before=0
-    while [ -d "/proc/$recorder" ]; do
-        # What it says of a file that is closed meanwhile would go into the part before.
-        links=$(ls -l "/proc/$recorder/fd" 2>/dev/null | grep -c bpf.link)
-        [ "$links" = 0 ] || [ "$links" != "$before" ] || break
-        before=$links
-        sleep 2
-    done
+    attached $recorder
     sleep 2
     part "$name" "$@"
     wait $recorder

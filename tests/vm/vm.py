@@ -277,7 +277,7 @@ def weigh_session(process, nice):
 
 
 def boot(kernel, archive, name, limit_s, cpus=2, pinned=None, nice=19, drives=(), cpu="max", tables=(),
-         kernel_words="", threads="multi"):
+         kernel_words="", threads="multi", memory="1G"):
     """Boots a machine; returns the test's output by part, None = the machine did not finish in time.
 
     `pinned` has a CPU of this host for each virtual CPU. `nice` below 0 needs root. `drives` are qemu's options for raw
@@ -290,7 +290,7 @@ def boot(kernel, archive, name, limit_s, cpus=2, pinned=None, nice=19, drives=()
     words = f"console=ttyS0 loglevel=4 panic=-1 {kernel_words}".strip()
     command = [
         "nice", "-n", str(nice), "qemu-system-x86_64", "-accel", f"tcg,thread={threads}", "-cpu", f"{cpu},{WITHOUT}",
-        "-smp", str(cpus), "-m", "1G", "-nodefaults", "-display", "none", "-no-reboot",
+        "-smp", str(cpus), "-m", memory, "-nodefaults", "-display", "none", "-no-reboot",
         "-name", f"{name},debug-threads=on", "-kernel", kernel.image, "-initrd", archive,
         "-serial", f"file:{console}", "-serial", f"file:{said}",
     ]
@@ -401,17 +401,18 @@ def arguments(description):
     return usage.parse_args()
 
 
-def judged(name, options, checks, release, limit_s, attempts=3):
+def judged(name, options, checks, release, limit_s, attempts=3, files=(), **machine):
     """Runs `NAME.sh` in a machine of two CPUs, and again where that may help. `checks` yields (holds, complaint) for the
-    machine's output by part. Prints the verdict, and returns the exit status."""
+    machine's output by part. `files` lie in its root; `machine` has more arguments for `boot`. Prints the verdict, and
+    returns the exit status."""
     need_all()
     os.makedirs(WORK, exist_ok=True)
     kernel = Kernel(options.kernel) if options.kernel else Archive().kernel(release)
-    archive = initramfs(options.binary, kernel, os.path.join(HERE, f"{name}.sh"))
+    archive = initramfs(options.binary, kernel, os.path.join(HERE, f"{name}.sh"), *files)
     for attempt in range(1, attempts + 1):
         progress(f"{name}: boot {attempt}")
         fitness = Fitness()
-        said = boot(kernel, archive, name, limit_s, cpus=2, nice=0, threads="single")
+        said = boot(kernel, archive, name, limit_s, cpus=2, nice=0, threads="single", **machine)
         unfit = fitness.unfit()
         if said is None:
             failed = [unfinished(name)]

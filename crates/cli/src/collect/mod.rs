@@ -14,6 +14,7 @@ mod devices;
 mod diskstats;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod held;
 mod interrupts;
 mod irq_devices;
 mod kept;

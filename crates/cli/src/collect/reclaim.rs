@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The BPF reclaim probe as a collector: how long processes free memory before they get some, and whose limit makes
-//! them; with the kernel's counters of the host's memory and of the cgroups that are at their limit.
+//! them; with the kernel's counters of the host's memory and of the cgroups that are at their limit, and who holds the
+//! host's memory when it is short.
 
 use super::cost::{Cost, CostCounters};
+use super::held::Held;
 use super::{
     Beat, BeatTime, Collector, Context, Emit, ObservedProcess, Roots, possible_cpus, reread,
 };
@@ -92,7 +94,7 @@ impl ReclaimCollector {
         })
     }
 
-    fn start(&mut self, cx: &mut Context, emit: Emit<'_>) -> Result<(), String> {
+    fn start(&mut self, cx: &mut Context, now: BeatTime, emit: Emit<'_>) -> Result<(), String> {
         let state = match self.partial.clone() {
             Some(reason) => State::Partial { reason },
             None => State::Active,
@@ -100,7 +102,7 @@ impl ReclaimCollector {
         emit(Record::Coverage(Coverage { t_ns: 0, source: Source::Reclaim, state }));
         self.probe.begin_window(cx.window.start_mono_ns())?;
         self.cost.begin(&self.probe, &[]);
-        self.counters.read(0, emit);
+        self.counters.read(cx, now, emit);
         Ok(())
     }
 
@@ -128,7 +130,7 @@ impl ReclaimCollector {
 impl Collector for ReclaimCollector {
     fn beat(&mut self, cx: &mut Context, now: BeatTime, emit: Emit<'_>) -> anyhow::Result<()> {
         if now.beat == Beat::Start {
-            return self.start(cx, emit).map_err(anyhow::Error::msg);
+            return self.start(cx, now, emit).map_err(anyhow::Error::msg);
         }
         self.cost.bin(&self.probe);
         if let Some(second) = self.ended.take() {
@@ -146,7 +148,7 @@ impl Collector for ReclaimCollector {
         } else {
             self.ended = Some(second);
         }
-        self.counters.read(now.t_ns, &mut *emit);
+        self.counters.read(cx, now, &mut *emit);
         emit(Record::Observer(self.cost.second(&self.probe, now.t_ns, &[])));
         Ok(())
     }
@@ -263,6 +265,7 @@ struct Counters {
     low_bytes: Option<u64>,
     /// Of cgroups that were seen at their limit.
     cgroups: BTreeMap<CgroupId, PathBuf>,
+    held: Held,
 }
 
 impl Counters {
@@ -272,6 +275,7 @@ impl Counters {
             host: File::open(roots.proc.join("vmstat")).ok(),
             low_bytes: memory::low_watermark_pages(&zones).map(in_bytes),
             cgroups: BTreeMap::new(),
+            held: Held::default(),
         }
     }
 
@@ -284,7 +288,8 @@ impl Counters {
         }
     }
 
-    fn read(&mut self, t_ns: u64, emit: Emit<'_>) {
+    fn read(&mut self, cx: &mut Context, now: BeatTime, emit: Emit<'_>) {
+        let t_ns = now.t_ns;
         if let Some(text) = self.host.as_ref().and_then(|file| reread::text(file).ok()) {
             let of = |name| memory::counter(&text, name);
             emit(Record::Memory(MemoryReading {
@@ -295,6 +300,10 @@ impl Counters {
                 free_bytes: of("nr_free_pages").map(in_bytes),
                 low_bytes: self.low_bytes,
             }));
+            match now.beat {
+                Beat::Start => self.held = Held::start(&cx.roots, &text),
+                _ => self.held.second(cx, &text, now, &mut *emit),
+            }
         }
         // Those that were removed have no file any more.
         self.cgroups.retain(|&id, dir| {

@@ -281,7 +281,7 @@ const COUNTS: [&str; 62] = [
 const PLAIN: [&str; 2] = ["nice", "weight"];
 
 /// Columns that hold something else than the other numbers of their table.
-pub(super) const OTHERWISE: [(&str, &str, Holds); 46] = [
+pub(super) const OTHERWISE: [(&str, &str, Holds); 49] = [
     ("interrupts", "longest_ns", Holds::Maximum),
     ("resent", "connections", Holds::Level),
     ("resent", "srtt_ns", Holds::Level),
@@ -309,6 +309,9 @@ pub(super) const OTHERWISE: [(&str, &str, Holds); 46] = [
     ("reclaim", "usage_bytes", Holds::Level),
     ("memory_reading", "free_bytes", Holds::Level),
     ("memory_reading", "low_bytes", Holds::Level),
+    ("memory_held", "anon_bytes", Holds::Level),
+    ("memory_held", "swapped_bytes", Holds::Level),
+    ("memory_held", "grown_bytes", Holds::Level),
     ("process_tick", "threads", Holds::Level),
     // It is the same in all rows of a wait.
     ("long_wait", "wait_ns", Holds::Fact),

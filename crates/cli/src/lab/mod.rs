@@ -40,6 +40,7 @@ mod service;
 mod show;
 mod stage;
 mod stalls;
+mod stops;
 mod timers;
 mod vary;
 mod victim;

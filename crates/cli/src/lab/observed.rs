@@ -36,8 +36,8 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    /// Time per second of wall time in which the victim was runnable but not running, by the report's ledger. `None`
-    /// without a ledger.
+    /// Time per second of wall time in which the victim was ready but not running, by the report's ledger: it waited for a CPU,
+    /// was throttled or stopped. `None` without a ledger.
     pub(crate) fn reported_ns_per_s(&self) -> Option<f64> {
         let ledger =
             self.report.ledger.iter().find(|ledger| ledger.victim.pid == Some(self.victim_pid))?;
@@ -45,10 +45,8 @@ impl Observed {
             .parts
             .iter()
             .filter(|part| {
-                matches!(
-                    part.state,
-                    LedgerState::Queued | LedgerState::Throttled | LedgerState::QueuedOrThrottled
-                )
+                use LedgerState::{Queued, QueuedOrThrottled, Stopped, Throttled};
+                matches!(part.state, Queued | Throttled | QueuedOrThrottled | Stopped)
             })
             .map(|part| part.ns)
             .sum();

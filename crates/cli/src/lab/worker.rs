@@ -16,6 +16,7 @@ use super::io::{self, IoArgs, SyncsArgs};
 use super::network::{self, NetworkArgs};
 use super::packets::{self, PacketsArgs};
 use super::reader::{self, ReadArgs};
+use super::stops::{self, StopsArgs};
 use super::timers::{self, TimersArgs};
 use super::victim::{self, Demand};
 use crate::host::cgroup;
@@ -106,6 +107,8 @@ enum Work {
     Heap(HeapArgs),
     /// Start programs that end at once, for ever
     Forks(ForksArgs),
+    /// Stop the processes of a cgroup again and again, for ever
+    Stops(StopsArgs),
     /// Have everything written out at intervals, for ever
     Syncs(SyncsArgs),
     /// Write to one file for ever
@@ -207,6 +210,7 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<()> {
         Work::Serve(demand) => victim::serve_until_told(demand.demand()),
         Work::Load(demand) => victim::serve_for_ever(demand.demand()),
         Work::Forks(forks) => forks::fork_for_ever(forks),
+        Work::Stops(args) => stops::stop_for_ever(args),
         Work::Syncs(syncs) => io::sync_for_ever(syncs),
         _ => spin(),
     }

@@ -97,12 +97,28 @@ pub struct PidStatus {
     pub cpus_allowed: Option<Vec<u32>>,
     /// Resident set size.
     pub rss_bytes: Option<u64>,
+    /// What of its memory is swapped out.
+    pub swapped_bytes: Option<u64>,
     /// Number of threads of its process.
     pub threads: Option<u64>,
     /// Number of voluntary context switches of this thread.
     pub voluntary_switches: Option<u64>,
     /// Number of involuntary context switches of this thread.
     pub involuntary_switches: Option<u64>,
+}
+
+/// `2048 kB` in bytes.
+fn kib_in_bytes(value: &[u8]) -> Option<u64> {
+    fields(value).next().and_then(number::<u64>).map(|kib| kib.saturating_mul(1024))
+}
+
+/// Pages of `/proc/PID/statm` that are resident and have no file behind them: `resident` less `shared`.
+#[must_use]
+pub fn anonymous_pages(statm: &[u8]) -> Option<u64> {
+    let mut pages = fields(statm.trim_ascii()).map(number::<u64>).skip(1);
+    let (resident, shared) = (pages.next()??, pages.next()??);
+    // The two are counted one after the other.
+    Some(resident.saturating_sub(shared))
 }
 
 /// Parses `/proc/PID/status`. Items that are missing or damaged are `None`.
@@ -120,12 +136,8 @@ pub fn status(text: &[u8]) -> PidStatus {
             b"Threads" => status.threads = number(value),
             b"voluntary_ctxt_switches" => status.voluntary_switches = number(value),
             b"nonvoluntary_ctxt_switches" => status.involuntary_switches = number(value),
-            b"VmRSS" => {
-                status.rss_bytes = fields(value)
-                    .next()
-                    .and_then(number::<u64>)
-                    .map(|kib| kib.saturating_mul(1024));
-            }
+            b"VmRSS" => status.rss_bytes = kib_in_bytes(value),
+            b"VmSwap" => status.swapped_bytes = kib_in_bytes(value),
             _ => {}
         }
     }
@@ -134,7 +146,7 @@ pub fn status(text: &[u8]) -> PidStatus {
 
 #[cfg(test)]
 mod tests {
-    use super::{stat, status};
+    use super::{anonymous_pages, stat, status};
 
     const REST: &str =
         "S 1 77 77 0 -1 4194304 101 0 0 0 7 5 2 1 20 -5 3 0 147746 3133440 414 1844 1";
@@ -170,13 +182,24 @@ mod tests {
     }
 
     #[test]
+    fn anonymous_memory_is_what_no_file_stands_behind() {
+        assert_eq!(anonymous_pages(b"746 414 370 40 0 112 0\n"), Some(44));
+        assert_eq!(anonymous_pages(b"0 0 0 0 0 0 0\n"), Some(0), "a thread of the kernel");
+        assert_eq!(anonymous_pages(b"9 5 7 0 0 0 0"), Some(0));
+        for torn in [&b""[..], b"746", b"746 414", b"746 414 x", b"1 -1 0"] {
+            assert_eq!(anonymous_pages(torn), None, "{torn:?}");
+        }
+    }
+
+    #[test]
     fn status_takes_what_is_there() {
-        let text = b"Name:\tx\nTgid:\t7\nVmRSS:\t    2048 kB\n\
+        let text = b"Name:\tx\nTgid:\t7\nVmRSS:\t    2048 kB\nVmSwap:\t       8 kB\n\
             Cpus_allowed_list:\t0-1\nNewItem:\t1\n";
         let parsed = status(text);
         assert_eq!(parsed.tgid, Some(7));
         assert_eq!(parsed.cpus_allowed, Some(vec![0, 1]));
         assert_eq!(parsed.rss_bytes, Some(2 << 20));
+        assert_eq!(parsed.swapped_bytes, Some(8 << 10));
         assert_eq!(status(b"Tgid:\tx\n"), super::PidStatus::default());
     }
 }

@@ -57,7 +57,7 @@ pub use interrupts::{InterruptContext, InterruptKind, InterruptTick};
 pub use long_wait::LongWait;
 pub use net::{DatagramTick, ListenerTick, NetnsTick, ResentTick, SendingTick, UnreadTick};
 pub use profile::{FRAME_END, KERNEL_MARK, ProfileRecord, ProfileSpan, ProfileStack, SleepStack};
-pub use reclaim::{MemoryBound, MemoryReading, ReclaimKind, ReclaimTick};
+pub use reclaim::{MemoryBound, MemoryHeld, MemoryReading, ReclaimKind, ReclaimTick};
 pub use runtime::{Confidence, NamedThreads, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
 pub use sleep::{
     Awaited, CHAIN, Did, EVENT_CALLS, FutexUser, FutexWait, KernelLock, SleepState, SleepTick,
@@ -122,6 +122,8 @@ pub enum Record {
     Reclaim(Box<ReclaimTick>),
     /// The kernel's counters of memory, of the host and of cgroups at their limit, cumulative, each second.
     Memory(MemoryReading),
+    /// What processes hold of a host's memory that is short of it, each second or less often.
+    Held(MemoryHeld),
     /// Interrupts of one kind on one CPU, while a process held it (BPF probe of interrupts), each second.
     Interrupts(Box<InterruptTick>),
     /// What a connection of TCP had to send again (BPF network probe), each second.
@@ -194,6 +196,7 @@ impl Record {
             Self::CpuTime(it) => it,
             Self::Reclaim(it) => &**it,
             Self::Memory(it) => it,
+            Self::Held(it) => it,
             Self::Interrupts(it) => &**it,
             Self::Resent(it) => &**it,
             Self::Sending(it) => &**it,

@@ -85,3 +85,23 @@ pub struct MemoryReading {
 }
 
 observed! { it: MemoryReading at t_ns, from Source::Reclaim; to it.cgroup }
+
+/// What a process holds of the host's memory for itself, while the kernel looks for memory that it can free for the host: of
+/// those that hold most, and of those that hold most more than at the start of the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryHeld {
+    /// When.
+    pub t_ns: u64,
+    /// The process.
+    pub proc: ProcId,
+    /// Its anonymous memory that is resident: what no file stands behind, so that it can only be swapped out. Pages that a fork
+    /// left to several processes count for each.
+    pub anon_bytes: u64,
+    /// What of its memory is swapped out; `None` = not known.
+    pub swapped_bytes: Option<u64>,
+    /// Increase of `anon_bytes` since the start of the window; `None` = it has started since, and it is not known which of its
+    /// pages are new.
+    pub grown_bytes: Option<u64>,
+}
+
+observed! { it: MemoryHeld at t_ns, from Source::Reclaim; to [it.proc] }

@@ -66,6 +66,10 @@ fn singles(record: &Record) -> Vec<u64> {
             let all = [it.refaults_file, it.refaults_anon, it.free_bytes, it.low_bytes];
             all.into_iter().flatten().collect()
         }
+        Record::Held(it) => {
+            let all = [Some(it.anon_bytes), it.swapped_bytes, it.grown_bytes];
+            all.into_iter().flatten().collect()
+        }
         Record::Reclaim(it) => {
             [it.limit_bytes, it.usage_bytes, Some(it.longest_ns)].into_iter().flatten().collect()
         }

@@ -3,8 +3,8 @@
 
 use super::Scene;
 use crate::recording::{
-    CgroupId, Coverage, MemoryBound, MemoryReading, ProcId, ReclaimKind, ReclaimTick, Record,
-    Source, State,
+    CgroupId, Coverage, MemoryBound, MemoryHeld, MemoryReading, ProcId, ReclaimKind, ReclaimTick,
+    Record, Source, State,
 };
 
 /// So much time of a process, a quarter of it asleep for memory and half on a CPU, in a second of a scene that is counted
@@ -47,6 +47,17 @@ impl Scene {
     /// Adds what a process freed.
     pub fn reclaims(&mut self, tick: ReclaimTick) -> &mut Self {
         self.push(Record::Reclaim(Box::new(tick)))
+    }
+
+    /// Adds what a process holds of the host's memory at the end of the window, and what of that is more than at the start.
+    pub fn holds(
+        &mut self,
+        proc: ProcId,
+        anon_bytes: u64,
+        grown_bytes: impl Into<Option<u64>>,
+    ) -> &mut Self {
+        let (t_ns, swapped_bytes, grown_bytes) = (self.window_ns, Some(0), grown_bytes.into());
+        self.push(Record::Held(MemoryHeld { t_ns, proc, anon_bytes, swapped_bytes, grown_bytes }))
     }
 
     /// Adds the file pages that came back in the window, of a cgroup or of the host.

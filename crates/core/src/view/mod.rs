@@ -146,6 +146,7 @@ impl Fold {
             }
             Record::Reclaim(tick) => view.reclaim.tick(tick),
             Record::Memory(reading) => view.reclaim.reading(reading),
+            Record::Held(held) => view.reclaim.holds(held),
             Record::Interrupts(tick) => view.interrupts.tick(tick),
             Record::Resent(tick) => view.net.resent(tick),
             Record::Sending(tick) => view.net.sending(tick),

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Memory that threads free before they get some: sums by process and by what binds, and who allocates where a limit
-//! binds, second by second.
+//! binds or the host is short of memory, second by second; and who holds the host's memory.
 
 use super::Counter;
-use crate::recording::{CgroupId, MemoryBound, MemoryReading, ProcId, ReclaimKind, ReclaimTick};
+use crate::recording::{
+    CgroupId, MemoryBound, MemoryHeld, MemoryReading, ProcId, ReclaimKind, ReclaimTick,
+};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Processes that are told apart as causes in a second, for each cgroup: those that freed most.
+/// Processes that are told apart as causes in a second, for each cgroup and the host: those that freed most.
 const CAUSES: usize = 20;
 /// Pairs of processes that are kept; of others the cause is not named.
 const PAIRS: usize = 50_000;
@@ -94,16 +96,22 @@ pub struct ReclaimView {
     sums: BTreeMap<(ProcId, bool), BTreeMap<ReclaimKey, Reclaimed>>,
     levels: BTreeMap<CgroupId, LimitLevel>,
     counters: BTreeMap<Option<CgroupId>, MemoryCounters>,
-    /// Time of a process at the limit of a cgroup, by whose allocation: (victim, cgroup, cause) -> ns.
-    blame: BTreeMap<(ProcId, CgroupId, ProcId), u64>,
+    blame: Blame,
     second: Second,
+    /// Those of the last look.
+    held: Vec<MemoryHeld>,
 }
 
-/// Reclaim at limits in the second that is being read.
+/// Where memory is short: at the limit of a cgroup, or in the whole host (`None`).
+type Place = Option<CgroupId>;
+/// Time of a process in reclaim, by where, and by whose allocation: (victim, place, cause) -> ns.
+type Blame = BTreeMap<(ProcId, Place, ProcId), u64>;
+
+/// Reclaim at limits and for the host in the second that is being read.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Second {
     t1_ns: u64,
-    at: BTreeMap<CgroupId, Vec<(ProcId, Reclaimed)>>,
+    at: BTreeMap<Place, Vec<(ProcId, Reclaimed)>>,
 }
 
 impl ReclaimView {
@@ -120,17 +128,23 @@ impl ReclaimView {
         };
         let key = ReclaimKey { kind, cgroup, bound };
         self.sums.entry((proc, kernel)).or_default().entry(key).or_default().add(&of);
-        let Some(cgroup) = cgroup.filter(|_| kind == ReclaimKind::Limit) else { return };
-        let LimitLevel { limit_bytes, usage_bytes } = self.levels.entry(cgroup).or_default();
-        *limit_bytes = tick.limit_bytes.or(*limit_bytes);
-        *usage_bytes = tick.usage_bytes.or(*usage_bytes);
+        let place = match (kind, cgroup) {
+            (ReclaimKind::Limit, Some(_)) => cgroup,
+            (ReclaimKind::Direct, _) => None,
+            _ => return,
+        };
+        if let Some(cgroup) = place {
+            let LimitLevel { limit_bytes, usage_bytes } = self.levels.entry(cgroup).or_default();
+            *limit_bytes = tick.limit_bytes.or(*limit_bytes);
+            *usage_bytes = tick.usage_bytes.or(*usage_bytes);
+        }
         if self.second.t1_ns != tick.t1_ns {
             let ended = std::mem::take(&mut self.second);
             self.second.t1_ns = tick.t1_ns;
             blame(&ended, &mut self.blame);
         }
         if !kernel {
-            self.second.at.entry(cgroup).or_default().push((proc, of));
+            self.second.at.entry(place).or_default().push((proc, of));
         }
     }
 
@@ -141,6 +155,20 @@ impl ReclaimView {
         let least = [counters.least_free_bytes, reading.free_bytes].into_iter().flatten().min();
         counters.least_free_bytes = least;
         counters.low_bytes = reading.low_bytes.or(counters.low_bytes);
+    }
+
+    pub(super) fn holds(&mut self, held: &MemoryHeld) {
+        if self.held.last().is_some_and(|last| last.t_ns != held.t_ns) {
+            self.held.clear();
+        }
+        self.held.push(*held);
+    }
+
+    /// What processes held of the host's memory when that was looked at last; none if the host was never short of it, or that was
+    /// not recorded.
+    #[must_use]
+    pub fn held(&self) -> &[MemoryHeld] {
+        &self.held
     }
 
     /// What a process did, by why.
@@ -185,16 +213,16 @@ impl ReclaimView {
         self.counters.get(&cgroup)
     }
 
-    /// Time that these processes spent at the limit of a cgroup, by whose allocation: in each second it is shared by the
-    /// pages that each process had to free there. [`ProcId::OTHERS`] = not told apart.
+    /// Time that these processes spent at the limit of a cgroup, or freeing the host's memory (`None`), by whose allocation: in
+    /// each second it is shared by the pages that each process had to free there. [`ProcId::OTHERS`] = not told apart.
     #[must_use]
-    pub fn blame(&self, victims: &[ProcId], cgroup: CgroupId) -> BTreeMap<ProcId, u64> {
+    pub fn blame(&self, victims: &[ProcId], place: Option<CgroupId>) -> BTreeMap<ProcId, u64> {
         let mut last = BTreeMap::new();
         blame(&self.second, &mut last);
         let mut sum: BTreeMap<ProcId, u64> = BTreeMap::new();
         for map in [&self.blame, &last] {
             for &victim in victims {
-                let range = (victim, cgroup, ProcId(0))..=(victim, cgroup, ProcId(u32::MAX));
+                let range = (victim, place, ProcId(0))..=(victim, place, ProcId(u32::MAX));
                 for (&(_, _, cause), ns) in map.range(range) {
                     *sum.entry(cause).or_default() += ns;
                 }
@@ -204,9 +232,9 @@ impl ReclaimView {
     }
 }
 
-/// Divides the time of each process at a limit among those that freed pages there in the same second.
-fn blame(second: &Second, to: &mut BTreeMap<(ProcId, CgroupId, ProcId), u64>) {
-    for (&cgroup, ticks) in &second.at {
+/// Divides the time of each process in reclaim among those that freed pages at the same place in the same second.
+fn blame(second: &Second, to: &mut Blame) {
+    for (&place, ticks) in &second.at {
         // Where nothing could be freed, the number of attempts is what there is.
         let freed = ticks.iter().any(|(_, of)| of.pages > 0);
         let amount = |of: &Reclaimed| if freed { of.pages } else { of.count };
@@ -219,7 +247,7 @@ fn blame(second: &Second, to: &mut BTreeMap<(ProcId, CgroupId, ProcId), u64>) {
         for (victim, of) in ticks.iter().filter(|(_, of)| of.ns > 0) {
             for &(cause, amount) in causes.iter().filter(|(_, amount)| *amount > 0) {
                 let ns = (u128::from(of.ns) * u128::from(amount) / u128::from(all)) as u64;
-                let mut key = (*victim, cgroup, cause);
+                let mut key = (*victim, place, cause);
                 if to.len() >= PAIRS && !to.contains_key(&key) {
                     key.2 = ProcId::OTHERS;
                 }
@@ -270,9 +298,43 @@ mod tests {
             tick(1, 3, 5000, 9999),
             tick(2, 1, 400, 1),
         ]);
-        let causes = view.blame(&[ProcId(1)], AT);
+        let causes = view.blame(&[ProcId(1)], Some(AT));
         assert_eq!(causes, [(ProcId(1), 250 + 400), (ProcId(2), 750)].into());
-        assert_eq!(view.blame(&[ProcId(1)], CgroupId(8)), BTreeMap::new());
+        assert_eq!(view.blame(&[ProcId(1)], Some(CgroupId(8))), BTreeMap::new());
+    }
+
+    #[test]
+    fn who_held_memory_at_an_earlier_look_only_does_not_count() {
+        let mut view = view(&[]);
+        for (t_ns, proc) in [(10, 3), (10, 4), (20, 4), (20, 5)] {
+            let (proc, grown_bytes) = (ProcId(proc), Some(t_ns));
+            view.holds(&MemoryHeld {
+                t_ns,
+                proc,
+                anon_bytes: 50,
+                swapped_bytes: None,
+                grown_bytes,
+            });
+        }
+        let held: Vec<_> = view.held().iter().map(|it| (it.proc.0, it.grown_bytes)).collect();
+        assert_eq!(held, [(4, Some(20)), (5, Some(20))]);
+    }
+
+    /// A neighbour that frees memory at a limit of its own allocates nothing of the host's.
+    #[test]
+    fn who_frees_the_hosts_memory_is_told_apart_from_who_is_at_a_limit() {
+        let of_host = |proc, ns, pages| ReclaimTick {
+            kind: ReclaimKind::Direct,
+            cgroup: None,
+            ..tick(0, proc, ns, pages)
+        };
+        let moved = ReclaimTick { kind: ReclaimKind::Compaction, ..of_host(4, 70, 0) };
+        let all = [of_host(1, 1000, 10), of_host(2, 50, 30), tick(0, 3, 7, 9999), moved];
+        let view = view(&all);
+        let causes = view.blame(&[ProcId(1)], None);
+        assert_eq!(causes, [(ProcId(1), 250), (ProcId(2), 750)].into());
+        assert_eq!(view.blame(&[ProcId(1)], Some(AT)), BTreeMap::new());
+        assert_eq!(view.blame(&[ProcId(4)], None), BTreeMap::new(), "moving memory is no reclaim");
     }
 
     #[test]
@@ -285,7 +347,7 @@ mod tests {
 
     #[test]
     fn where_nothing_can_be_freed_attempts_count() {
-        let causes = view(&[tick(0, 1, 900, 0), tick(0, 2, 1, 0)]).blame(&[ProcId(1)], AT);
+        let causes = view(&[tick(0, 1, 900, 0), tick(0, 2, 1, 0)]).blame(&[ProcId(1)], Some(AT));
         assert_eq!(causes, [(ProcId(1), 450), (ProcId(2), 450)].into());
     }
 
@@ -293,7 +355,7 @@ mod tests {
     fn causes_beyond_the_largest_are_summed() {
         let ticks: Vec<_> =
             (1..=40).map(|proc| tick(0, proc, 4000, 100 - u64::from(proc))).collect();
-        let causes = view(&ticks).blame(&[ProcId(40)], AT);
+        let causes = view(&ticks).blame(&[ProcId(40)], Some(AT));
         assert_eq!(causes.len(), CAUSES + 1);
         let sum: u64 = causes.values().sum();
         assert!((3900..=4000).contains(&sum), "{sum}");

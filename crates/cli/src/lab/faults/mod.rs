@@ -17,6 +17,7 @@ mod packets;
 mod quota;
 mod slow_reads;
 mod spinners;
+mod stops;
 mod syncs;
 mod timers;
 mod v1;
@@ -67,6 +68,8 @@ pub(crate) enum FaultSpec {
     Packets(packets::Packets),
     /// Timers that expire on a CPU.
     Timers(timers::Timers),
+    /// A process that stops others.
+    Stops(stops::Stops),
     /// Free memory in small pieces.
     Fragments(fragments::Fragments),
 }
@@ -93,6 +96,7 @@ impl FaultSpec {
             Self::Bursts(fault) => fault,
             Self::Packets(fault) => fault,
             Self::Timers(fault) => fault,
+            Self::Stops(fault) => fault,
             Self::Fragments(fault) => fault,
         }
     }

@@ -7,9 +7,9 @@ use crate::store::encodings::{Compressed, DefaultIfAbsent, Json, JsonOrNull, Opt
 use crate::store::table::{Presence, Row, tables};
 use deburr_core::recording::{
     BlameTick, Cgroup, CgroupReading, Coverage, CpuReading, CpuTimeReading, Event, HostFacts,
-    IdleTick, InterruptTick, LongWait, MemoryReading, Meta, NamedThreads, ObserverTick, Process,
-    ProcessTick, PsiReading, ReclaimTick, Record, RuntimeReading, SchedstatTick, SleepTick,
-    ThreadLedger, WaitBin,
+    IdleTick, InterruptTick, LongWait, MemoryHeld, MemoryReading, Meta, NamedThreads, ObserverTick,
+    Process, ProcessTick, PsiReading, ReclaimTick, Record, RuntimeReading, SchedstatTick,
+    SleepTick, ThreadLedger, WaitBin,
 };
 use std::convert::identity;
 
@@ -311,6 +311,21 @@ tables! {
         free_bytes,
         /// free memory below which the kernel begins to reclaim in the background: the sum of its zones' low watermarks
         low_bytes,
+    }
+    /// What processes hold of the host's memory while the kernel looks for memory to free: those that hold most, and those that
+    /// hold most more than at the start. A recording of version 2 may lack the table, which was added later.
+    "memory_held", since 2, Presence::Added => Held(MemoryHeld) {
+        /// when
+        t_ns,
+        /// the process
+        proc,
+        /// its anonymous memory that is resident; pages that a fork left to several processes count for each
+        anon_bytes,
+        /// what of its memory is swapped out; NULL = not known
+        swapped_bytes,
+        /// increase of `anon_bytes` since the start of the window; NULL = it has started since, and it is not known which of its
+        /// pages are new
+        grown_bytes,
     }
     /// Which CPUs idled while a process waited (BPF timeline).
     "idle" over tick => Idle(IdleTick) {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! MEM001: threads free memory at the limit of a memory cgroup before they get some.
 
+use super::allocators::Allocators;
 use super::limits::{self, Level, at_limit, levels};
 use super::losses::{self, MemoryLoss, Victim, reclaimed};
-use crate::finding::{Area, Cause, Evidence, Finding, Fix, Question, Share, Unit};
-use crate::recording::{CgroupId, ProcId, PsiResource, Source};
+use crate::finding::{Area, Evidence, Finding, Fix, Question, Unit};
+use crate::recording::{PsiResource, Source};
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, remedy, severity};
 use crate::text::units;
 use crate::view::{Group, Groups, PsiView, Reclaimed, View};
-use std::collections::BTreeMap;
 
 const COMES_BACK: Limit = Limit {
     name: "comes_back",
@@ -34,11 +34,6 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check: Check::Recording(check),
 };
 
-/// Causes that are named; the others are left out of the list.
-const MAX_CAUSES: usize = 4;
-/// Of the victim's time: whoever allocates less is not named.
-const LEAST_SHARE: f64 = 0.05;
-
 fn check(view: &View) -> Verdict {
     if !view.covers(Source::Sched) {
         let missing = "the time in which threads want to run: no scheduler probe".to_owned();
@@ -60,7 +55,9 @@ fn check(view: &View) -> Verdict {
 fn finding(view: &View, groups: &Groups<'_>, victim: &Victim<'_, '_>) -> Finding {
     let Victim { severity, loss, group, usage } = victim;
     let levels = levels(view, group);
-    let causes = causes(view, groups, group, loss.ns, &levels);
+    // A limit that has no cgroup is not known: it is not the host.
+    let places = levels.iter().map(|level| level.cgroup).filter(Option::is_some);
+    let who = Allocators::of(view, groups, (group, loss.ns), places);
     let confidence = Confidence::of(view);
     let mut lines = lines(view, group, loss, &levels);
     let of_memory = reclaimed(view, group, at_limit).memory_ns;
@@ -72,14 +69,7 @@ fn finding(view: &View, groups: &Groups<'_>, victim: &Victim<'_, '_>) -> Finding
     lines.push(evidence(view, "waiting for memory in it", of_memory as f64, Unit::Ns, label, note));
     lines.push(confidence.evidence(view));
     let spends = words::verb(group, "spends", "spend");
-    let who = causes.first().filter(|(at, ..)| !std::ptr::eq(&groups.list()[*at], *group));
-    let behind = who.map_or_else(String::new, |(at, share)| {
-        format!(
-            ", {} of it for what {} allocates",
-            units::share(*share),
-            group_name(&groups.list()[*at])
-        )
-    });
+    let behind = who.behind(group);
     Finding {
         title: format!(
             "{} {spends} {} freeing memory at the limit of {}{behind}",
@@ -89,13 +79,7 @@ fn finding(view: &View, groups: &Groups<'_>, victim: &Victim<'_, '_>) -> Finding
         ),
         victim: words::group_entity(view, group),
         cost: loss.cost(),
-        causes: causes
-            .iter()
-            .map(|&(at, share)| Cause {
-                entity: words::group_entity(view, &groups.list()[at]),
-                share: Share::saturating(share),
-            })
-            .collect(),
+        causes: who.causes(view),
         evidence: lines,
         fix: fixes(view, levels.first(), &reclaimed(view, group, at_limit)),
         confirm: Some(words::look_again(
@@ -104,34 +88,6 @@ fn finding(view: &View, groups: &Groups<'_>, victim: &Victim<'_, '_>) -> Finding
         )),
         ..RULE.finding(*severity, confidence.value())
     }
-}
-
-/// The groups that allocate where the victim's limits bind, with their share of its time.
-fn causes(
-    view: &View,
-    groups: &Groups<'_>,
-    group: &Group<'_>,
-    lost_ns: u64,
-    levels: &[Level],
-) -> Vec<(usize, f64)> {
-    let victims: Vec<ProcId> = group.members.iter().map(|(id, _)| *id).collect();
-    let mut cgroups: Vec<CgroupId> = levels.iter().filter_map(|level| level.cgroup).collect();
-    cgroups.sort_unstable();
-    cgroups.dedup();
-    let mut sums: BTreeMap<usize, u64> = BTreeMap::new();
-    for cgroup in cgroups {
-        for (cause, ns) in view.reclaim().blame(&victims, cgroup) {
-            if let Some(at) = groups.index_of(cause) {
-                *sums.entry(at).or_default() += ns;
-            }
-        }
-    }
-    let share = |ns: u64| ns as f64 / lost_ns.max(1) as f64;
-    let mut causes: Vec<(usize, f64)> = sums.into_iter().map(|(at, ns)| (at, share(ns))).collect();
-    causes.retain(|(_, share)| *share >= LEAST_SHARE);
-    causes.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    causes.truncate(MAX_CAUSES);
-    causes
 }
 
 fn lines(view: &View, group: &Group<'_>, loss: &MemoryLoss, levels: &[Level]) -> Vec<Evidence> {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! MEM002: threads free or move memory of the host before they get some.
 
+use super::allocators::Allocators;
+use super::holders::Holders;
 use super::losses::{self, MemoryLoss, Victim, reclaimed};
 use crate::finding::{
     Area, Cause, Entity, EntityKind, Evidence, Finding, Fix, Question, Share, Unit,
@@ -10,7 +12,7 @@ use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name};
 use crate::rules::{Check, Rule, Status, Verdict, severity};
 use crate::text::{chosen, units};
-use crate::view::{Group, ReclaimKey, View};
+use crate::view::{Group, Groups, ReclaimKey, View};
 
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "MEM002",
@@ -49,7 +51,11 @@ fn check(view: &View) -> Verdict {
     };
     let said = ("freed or moved memory", "no thread freed or moved the host's memory to get some");
     match losses::victims(view, groups.list(), lost, said) {
-        Ok(victims) => Verdict::Fired(victims.iter().map(|it| finding(view, it)).collect()),
+        Ok(victims) => {
+            let holders = Holders::of(view, &groups);
+            let finding = |it| finding(view, (&groups, &holders), it);
+            Verdict::Fired(victims.iter().map(finding).collect())
+        }
         Err(quiet) => quiet,
     }
 }
@@ -58,7 +64,11 @@ fn ns_of(view: &View, group: &Group<'_>, kind: ReclaimKind) -> u64 {
     reclaimed(view, group, |key| key.kind == kind).ns
 }
 
-fn finding(view: &View, victim: &Victim<'_, '_>) -> Finding {
+fn finding(
+    view: &View,
+    (groups, holders): (&Groups<'_>, &Holders<'_, '_>),
+    victim: &Victim<'_, '_>,
+) -> Finding {
     let Victim { severity, loss, group, .. } = victim;
     let [direct_ns, compaction_ns] =
         [ReclaimKind::Direct, ReclaimKind::Compaction].map(|kind| ns_of(view, group, kind));
@@ -66,16 +76,24 @@ fn finding(view: &View, victim: &Victim<'_, '_>) -> Finding {
     let defrag = view.block().setting(DEFRAG).map(chosen);
     let confidence = Confidence::of(view);
     let mut lines = lines(view, group);
+    lines.extend(holders.lines(view));
     lines.push(confidence.evidence(view));
     let spends = words::verb(group, "spends", "spend");
+    let who = Allocators::of(view, groups, (group, loss.ns), [None]);
     let (why, expect) = if moves {
         (
-            "moving memory, to get large pages",
+            "moving memory, to get large pages".to_owned(),
             "where it does not ask for large pages, or free memory lies in one piece, this time falls",
         )
     } else {
-        ("freeing memory, because the host has none left", "with more free memory, this time falls")
+        (
+            format!("freeing memory, because the host has none left{}", who.behind(group)),
+            "with more free memory, this time falls",
+        )
     };
+    let setting = defrag
+        .filter(|now| WAITS.contains(now))
+        .map(|now| cause(now, Share::of(compaction_ns.min(loss.ns), loss.ns)));
     Finding {
         title: format!(
             "{} {spends} {} {why}",
@@ -84,13 +102,9 @@ fn finding(view: &View, victim: &Victim<'_, '_>) -> Finding {
         ),
         victim: words::group_entity(view, group),
         cost: loss.cost(),
-        causes: defrag
-            .filter(|now| moves && WAITS.contains(now))
-            .map(|now| cause(now, Share::of(compaction_ns.min(loss.ns), loss.ns)))
-            .into_iter()
-            .collect(),
+        causes: if moves { setting.into_iter().collect() } else { who.causes(view) },
         evidence: lines,
-        fix: fixes(moves, defrag),
+        fix: fixes(moves, defrag, holders),
         confirm: Some(words::look_again(group, expect.into())),
         ..RULE.finding(*severity, confidence.value())
     }
@@ -147,7 +161,7 @@ fn cause(now: &str, share: Share) -> Cause {
 }
 
 /// The remedies. `defrag`: the choice in [`DEFRAG`], if it is known.
-fn fixes(moves: bool, defrag: Option<&str>) -> Vec<Fix> {
+fn fixes(moves: bool, defrag: Option<&str>, holders: &Holders<'_, '_>) -> Vec<Fix> {
     let fix = |action: &str, risk: &str| Fix {
         action: action.into(),
         command: None,
@@ -155,7 +169,7 @@ fn fixes(moves: bool, defrag: Option<&str>) -> Vec<Fix> {
         expect: None,
     };
     let less = fix(
-        "run less on the host, or give it more memory: see which processes hold most (`ps --sort=-rss`)",
+        &format!("run less on the host, or give it more memory: {}", holders.where_to_see()),
         "swap only helps where much of what is in memory is not used",
     );
     let earlier = fix(

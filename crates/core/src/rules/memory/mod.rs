@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! MEM: time lost because memory is short.
 
+mod allocators;
 mod cgroup_limit_reclaim;
 mod direct_reclaim;
+mod holders;
 mod limits;
 mod losses;
 mod refault;

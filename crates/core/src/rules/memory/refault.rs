@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! MEM003: threads wait for pages that were in memory a short while ago.
 
+use super::holders::Holders;
 use super::limits::{self, Level};
 use super::losses::{self, MemoryLoss, PAGE_WAIT, Victim, reclaimed};
 use crate::finding::{Area, Cause, Evidence, Finding, Fix, Question, Share, Unit};
@@ -37,7 +38,10 @@ fn check(view: &View) -> Verdict {
     let lost = |group: &Group<'_>, usage: &Usage| loss(view, group, usage);
     let said = ("waited for memory", "no thread waited for memory but to free some itself");
     match losses::victims(view, groups.list(), lost, said) {
-        Ok(victims) => Verdict::Fired(victims.iter().map(|it| finding(view, it)).collect()),
+        Ok(victims) => {
+            let holders = Holders::of(view, &groups);
+            Verdict::Fired(victims.iter().map(|it| finding(view, &holders, it)).collect())
+        }
         Err(quiet) => quiet,
     }
 }
@@ -128,7 +132,7 @@ impl Binding {
     }
 }
 
-fn finding(view: &View, victim: &Victim<'_, '_>) -> Finding {
+fn finding(view: &View, holders: &Holders<'_, '_>, victim: &Victim<'_, '_>) -> Finding {
     let Victim { severity, loss, group, usage } = victim;
     let wait = words::verb(group, "waits", "wait");
     let why = why(view, group, loss.ns);
@@ -136,6 +140,10 @@ fn finding(view: &View, victim: &Victim<'_, '_>) -> Finding {
     let binding = Binding::of(view, group, why);
     let mut lines = lines(view, loss, group, usage, why);
     lines.extend(binding.lines(view));
+    // Where a limit of its own binds, what others hold is nothing to it.
+    if binding.levels.is_empty() && why != Why::AboveHigh {
+        lines.extend(holders.lines(view));
+    }
     lines.push(confidence.evidence(view));
     let for_what = match why {
         Why::Refaults { .. } => "for pages that were in memory a short while ago",
@@ -152,7 +160,7 @@ fn finding(view: &View, victim: &Victim<'_, '_>) -> Finding {
         cost: loss.cost(),
         causes: binding.causes(view),
         evidence: lines,
-        fix: fixes(view, binding.levels.first()),
+        fix: fixes(view, binding.levels.first(), holders),
         confirm: Some(words::look_again(
             group,
             "with more memory, or with less use of it, the waiting for memory falls".into(),
@@ -229,7 +237,7 @@ fn others(view: &View, loss: &MemoryLoss, group: &Group<'_>) -> Evidence {
     evidence(view, "others who wait", others.len() as f64, Unit::Count, label, note)
 }
 
-fn fixes(view: &View, limit: Option<&Level>) -> Vec<Fix> {
+fn fixes(view: &View, limit: Option<&Level>, holders: &Holders<'_, '_>) -> Vec<Fix> {
     let fix = |action: &str, risk: &str| Fix {
         action: action.into(),
         command: None,
@@ -246,7 +254,10 @@ fn fixes(view: &View, limit: Option<&Level>) -> Vec<Fix> {
     vec![
         limit.map_or_else(see, |limit| limits::raise(view, Some(limit))),
         fix(
-            "where the host itself is short of memory, run less on it, or give it more",
+            &format!(
+                "where the host itself is short of memory, run less on it, or give it more: {}",
+                holders.where_to_see()
+            ),
             "swap only helps where much of what is in memory is not used",
         ),
         fix(

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Sleeps of those that lose most on a whole host: waits for a turn are findings, waits for others are not.
+//! Sleeps of those that lose most on a whole host: waits for a turn are findings, waits for others are not. And where no sleep
+//! was recorded.
 
 use super::waiting::{convoy, service, slept};
 use super::{codes, judged};
 use crate::finding::{Answer, EntityKind, Question};
 use crate::recording::SleptOn;
-use crate::testkit::{S, Scene};
+use crate::testkit::{ProcessActivity, S, Scene};
 
 fn of_host(mut scene: Scene) -> Scene {
     scene.whole_host();
@@ -39,4 +40,21 @@ fn a_host_of_which_no_sleep_was_recorded_is_not_quiet() {
     let report = judged(&scene);
     let lock = report.not_checked.iter().find(|it| it.code == "OFF001").unwrap();
     assert!(lock.missing[0].contains("those that lose most"), "{:?}", lock.missing);
+}
+
+/// A target that computes all the time waits for nobody; of one that slept, the sleep is missing.
+#[test]
+fn a_target_that_never_slept_waits_for_nobody() {
+    let of = |sleep_ns: u64| {
+        let mut scene = Scene::new(4, 10 * S);
+        let batch = scene.process("batch", None);
+        let on_cpu_ns = 10 * S - sleep_ns;
+        scene.did(batch, &ProcessActivity { on_cpu_ns, ..ProcessActivity::default() });
+        scene.target(batch);
+        let report = judged(&scene);
+        let out = report.ruled_out.iter().any(|it| it.code == "OFF001");
+        (out, report.not_checked.iter().any(|it| it.code == "OFF001"))
+    };
+    assert_eq!(of(0), (true, false));
+    assert_eq!(of(5 * S), (false, true));
 }

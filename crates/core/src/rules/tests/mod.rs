@@ -15,6 +15,7 @@ mod hosts;
 mod in_request;
 mod interrupts;
 mod memory;
+mod memory_holders;
 mod memory_remedies;
 mod network;
 mod overhead;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The smallest recordings that make each rule answer, kept as `fixtures/rules/CODE/KIND.jsonl`.
 
-use super::{disks, interrupts, memory, network, runtimes, stopped, syscalls, waiting};
+use super::{
+    disks, interrupts, memory, memory_holders, network, runtimes, stopped, syscalls, waiting,
+};
 use crate::recording::{
     Container, CpuTimeReading, Culprit, IdleCpu, IdleTick, LongWait, ObserverTick, ProcId, Record,
     Source,
@@ -48,7 +50,7 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
         ("MEM001", "fires") => memory::at_limit(),
         ("MEM002", "fires") => memory::full_host(),
         ("MEM001" | "MEM002", "nodata") => memory::blind(),
-        ("MEM003", "fires") => short_memory(),
+        ("MEM003", "fires") => memory_holders::taken(),
         ("MEM003", "nodata") => no_bpf(),
         ("MEM001" | "MEM002" | "MEM003", "quiet") => healthy(),
         ("OBS001", "fires") => losses(),
@@ -148,18 +150,6 @@ fn longest_wait(
         let tid = victim.0 + 7;
         scene.push(Record::LongWait(LongWait { t_ns: 7 * S, victim, tid, wait_ns, culprit, ns }));
     }
-}
-
-/// A service whose cgroup has less memory than it reads, beside one that has enough.
-pub(super) fn short_memory() -> Scene {
-    let mut scene = Scene::new(4, 10 * S);
-    scene.cgroup("/", None, None);
-    let search = scene.cgroup("/search.service", None, None);
-    let index = scene.process("index", Some(search));
-    let other = scene.process("nginx", None);
-    let did = ProcessActivity { threads: 4, on_cpu_ns: 2 * S, ..ProcessActivity::default() };
-    scene.did(index, &ProcessActivity { mem_stall_ns: 3 * S, ..did.clone() }).did(other, &did);
-    scene
 }
 
 /// A process that spends that part of its CPU time in the kernel.

@@ -3,14 +3,14 @@
 
 use super::chain_ends;
 use crate::finding::{Cause, Confirm, Cost, EntityKind, Evidence, Finding, Severity, Unit};
-use crate::recording::{Awaited, Did, Entry, ProcId, Source};
+use crate::recording::{Awaited, Did, Entry, ProcId, Source, ThreadStates};
 use crate::rules::asleep::words as sleep_words;
 use crate::rules::candidates::{may_suffer, target_is_host};
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name, ticked};
 use crate::rules::{Rule, Verdict, severity, sleep_stacks};
 use crate::text::{Share, shell_quote, units};
-use crate::view::{Group, Groups, Role, SleepKey, View};
+use crate::view::{Group, Groups, Role, SleepKey, Usage, View};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -78,7 +78,9 @@ fn of<'v>(
         let per_turn_ns = usage.per_turn_ns(ns);
         all.push(Waits { group, ns, ns_per_s: view.per_second(ns), share, per_turn_ns, sleeps });
     }
-    if !seen {
+    // A target that has never slept has no sleep that could be recorded.
+    let slept = |it: &Waits<'_>| it.group.usage.as_ref().is_some_and(has_slept);
+    if !seen && (of_host || all.is_empty() || all.iter().any(slept)) {
         let whose =
             if of_host { "the threads of those that lose most" } else { "the target's threads" };
         return Err(format!("on what {whose} slept was not recorded"));
@@ -86,6 +88,14 @@ fn of<'v>(
     // Stable: of equals, the group that was seen first stays first.
     all.sort_by_key(|it| Reverse(it.ns));
     Ok(all)
+}
+
+/// Whether its threads left their CPUs otherwise than to wait for one.
+fn has_slept(usage: &Usage) -> bool {
+    let ThreadStates {
+        block_io_ns, mem_stall_ns, uninterruptible_ns, sleep_ns, stopped_ns, ..
+    } = usage.states;
+    [block_io_ns, mem_stall_ns, uninterruptible_ns, sleep_ns, stopped_ns].iter().any(|&ns| ns > 0)
 }
 
 /// The verdict of a rule about sleeps: a finding for each group that loses enough. `waits_for` = what for, also in the

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# Sourced by `init`: a host that is short of memory. What processes lose by that is told by the kernel's own account of
+# them (taskstats), which they print themselves.
+
+disk() {
+    for _ in 1 2 3 4 5 6 7 8 9 10; do [ -b /dev/vdb ] && break; sleep 0.5; done
+    mkdir /disk
+    mount -t ext4 /dev/vda /disk && dd if=/dev/zero of=/disk/file bs=1M count=96
+    sync
+}
+part disk disk
+
+# What takes memory leaves so little of it.
+available() { awk '/^MemAvailable/ { print int($2 / 1024) }' /proc/meminfo; }
+LEFT_MIB=50
+
+# observed NAME PID SECONDS COMMAND...: observes that process, and runs the command in the middle of it.
+observed() {
+    name=$1 pid=$2 seconds=$3
+    shift 3
+    deburr record -q -p "$pid" -d "$seconds" -o "/tmp/$name.deburr" >"/tmp/$name.said" 2>&1 &
+    recorder=$!
+    attached $recorder
+    sleep 2
+    "$@"
+    wait $recorder
+    echo "exit status $?" >>"/tmp/$name.said"
+    # An account from after the end of the window.
+    sleep 1
+    part "${name}_said" cat "/tmp/$name.said"
+    part "${name}_check" deburr check "/tmp/$name.deburr"
+    part "${name}_report" deburr report --json "/tmp/$name.deburr"
+    deburr export -q --jsonl - "/tmp/$name.deburr" >/tmp/rows
+    part "${name}_meta" grep -m 1 '"table": *"meta"' /tmp/rows
+    rm "/tmp/$name.deburr" /tmp/rows
+}
+
+cp /memory /tmp/serves
+cp /memory /tmp/takes
+
+# All that it needs is in memory.
+cat /disk/file >/dev/null
+/tmp/serves read /disk/file >/tmp/file.account 2>&1 &
+reader=$!
+sleep 8
+observed calm "$reader" 5 true
+
+# Another process takes most of the memory.
+take() {
+    /tmp/takes "$1" $(($(available) - LEFT_MIB)) 3000 >/tmp/takes.account 2>&1 &
+    taker=$!
+}
+observed taken "$reader" 12 take take
+# It has done so before.
+observed held "$reader" 6 true
+part memory free -m
+part file_account cat /tmp/file.account
+kill -9 "$reader" "$taker"
+wait
+
+# What it needs is swapped out when another process needs as much.
+part swap sh -c 'mkswap /dev/vdb && swapon /dev/vdb && cat /proc/swaps'
+/tmp/serves need 160 0 >/tmp/swapped.account 2>&1 &
+reader=$!
+sleep 5
+take_more() {
+    /tmp/takes need $(($(available) + 40)) 3000 >/tmp/takes.account 2>&1 &
+    taker=$!
+}
+observed swapped "$reader" 12 take_more
+part swapped_account cat /tmp/swapped.account
+part takes_account cat /tmp/takes.account
+part vmstat grep -E "^(allocstall|pgscan|pswp|workingset_refault|pgmajfault)" /proc/vmstat
+kill -9 "$reader" "$taker"
+wait
