@@ -41,14 +41,17 @@ impl Observed {
     pub(crate) fn reported_ns_per_s(&self) -> Option<f64> {
         let ledger =
             self.report.ledger.iter().find(|ledger| ledger.victim.pid == Some(self.victim_pid))?;
+        use LedgerState::{Queued, QueuedOrThrottled, Stopped, Throttled};
+        // The first thread only waits for the end: a stop keeps it from nothing.
+        let serving = |ns: u64| ns - ns / u64::from(ledger.threads.max(1));
         let waited_ns: u64 = ledger
             .parts
             .iter()
-            .filter(|part| {
-                use LedgerState::{Queued, QueuedOrThrottled, Stopped, Throttled};
-                matches!(part.state, Queued | Throttled | QueuedOrThrottled | Stopped)
+            .map(|part| match part.state {
+                Queued | Throttled | QueuedOrThrottled => part.ns,
+                Stopped => serving(part.ns),
+                _ => 0,
             })
-            .map(|part| part.ns)
             .sum();
         Some(waited_ns as f64 / self.report.window.seconds)
     }
