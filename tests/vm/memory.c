@@ -6,7 +6,7 @@
 //   memory need MIB PAUSE_US     the same, and then touches what it took at random, for ever
 //
 // Each prints, five times a second, the monotonic clock and the kernel's own account of its delays (taskstats), all in
-// nanoseconds: waiting for pages that came back, for what was swapped out, freeing memory, moving memory.
+// nanoseconds: waiting for pages that came back, waiting for block IO (those pages included), freeing memory, moving memory.
 #include <fcntl.h>
 #include <linux/genetlink.h>
 #include <linux/netlink.h>
@@ -92,7 +92,7 @@ static void *account(void *unused)
 		length = inner->nla_len - NLA_HDRLEN;
 		memcpy(&stats, (char *)inner + NLA_HDRLEN, length < (long)sizeof(stats) ? length : (long)sizeof(stats));
 		printf("%lld %llu %llu %llu %llu\n", now.tv_sec * 1000000000LL + now.tv_nsec,
-		       (unsigned long long)stats.thrashing_delay_total, (unsigned long long)stats.swapin_delay_total,
+		       (unsigned long long)stats.thrashing_delay_total, (unsigned long long)stats.blkio_delay_total,
 		       (unsigned long long)stats.freepages_delay_total, (unsigned long long)stats.compact_delay_total);
 		fflush(stdout);
 	}

@@ -5,14 +5,15 @@
 disk() {
     for _ in 1 2 3 4 5 6 7 8 9 10; do [ -b /dev/vdb ] && break; sleep 0.5; done
     mkdir /disk
-    mount -t ext4 /dev/vda /disk && dd if=/dev/zero of=/disk/file bs=1M count=96
+    mount -t ext4 /dev/vda /disk
+    for file in file other; do dd if=/dev/zero of=/disk/$file bs=1M count=96; done
     sync
 }
 part disk disk
 
 # What takes memory leaves so little of it.
 available() { awk '/^MemAvailable/ { print int($2 / 1024) }' /proc/meminfo; }
-LEFT_MIB=50
+LEFT_MIB=40
 
 # observed NAME PID SECONDS COMMAND...: observes that process, and runs the command in the middle of it.
 observed() {
@@ -38,7 +39,20 @@ observed() {
 cp /memory /tmp/serves
 cp /memory /tmp/takes
 
+# What it reads was never in memory, and has room there.
+echo 3 >/proc/sys/vm/drop_caches
+first() {
+    /tmp/serves read /disk/other >/tmp/other.account 2>&1 &
+    reader=$!
+}
+first
+observed first "$reader" 6 true
+part other_account cat /tmp/other.account
+kill -9 "$reader"
+wait
+
 # All that it needs is in memory.
+rm /disk/other
 cat /disk/file >/dev/null
 /tmp/serves read /disk/file >/tmp/file.account 2>&1 &
 reader=$!
@@ -60,14 +74,14 @@ wait
 
 # What it needs is swapped out when another process needs as much.
 part swap sh -c 'mkswap /dev/vdb && swapon /dev/vdb && cat /proc/swaps'
-/tmp/serves need 160 0 >/tmp/swapped.account 2>&1 &
+/tmp/serves need 200 0 >/tmp/swapped.account 2>&1 &
 reader=$!
 sleep 5
 take_more() {
-    /tmp/takes need $(($(available) + 40)) 3000 >/tmp/takes.account 2>&1 &
+    /tmp/takes need $(($(available) + 150)) 1000 >/tmp/takes.account 2>&1 &
     taker=$!
 }
-observed swapped "$reader" 12 take_more
+observed swapped "$reader" 16 take_more
 part swapped_account cat /tmp/swapped.account
 part takes_account cat /tmp/takes.account
 part vmstat grep -E "^(allocstall|pgscan|pswp|workingset_refault|pgmajfault)" /proc/vmstat

@@ -297,6 +297,7 @@ impl Counters {
                 cgroup: None,
                 refaults_file: of("workingset_refault_file"),
                 refaults_anon: of("workingset_refault_anon"),
+                activated_bytes: of("workingset_activate_file").map(in_bytes),
                 free_bytes: of("nr_free_pages").map(in_bytes),
                 low_bytes: self.low_bytes,
             }));
@@ -318,6 +319,7 @@ impl Counters {
                 cgroup: Some(id),
                 refaults_file: of("workingset_refault_file"),
                 refaults_anon: of("workingset_refault_anon"),
+                activated_bytes: of("workingset_activate_file").map(in_bytes),
                 ..MemoryReading::default()
             }));
             true

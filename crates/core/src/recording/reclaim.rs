@@ -78,6 +78,8 @@ pub struct MemoryReading {
     pub refaults_file: Option<u64>,
     /// The same for pages that were swapped out.
     pub refaults_anon: Option<u64>,
+    /// File pages that came back so soon that the kernel takes them for needed, in bytes.
+    pub activated_bytes: Option<u64>,
     /// Free memory of the host at that time.
     pub free_bytes: Option<u64>,
     /// Free memory below which the kernel begins to reclaim in the background: the sum of its zones' `low` watermarks.

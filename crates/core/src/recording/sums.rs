@@ -63,8 +63,8 @@ fn singles(record: &Record) -> Vec<u64> {
             all.into_iter().chain([it.nr_bursts, it.burst_ns]).flatten().collect()
         }
         Record::Memory(it) => {
-            let all = [it.refaults_file, it.refaults_anon, it.free_bytes, it.low_bytes];
-            all.into_iter().flatten().collect()
+            let all = [it.refaults_file, it.refaults_anon, it.activated_bytes];
+            all.into_iter().chain([it.free_bytes, it.low_bytes]).flatten().collect()
         }
         Record::Held(it) => {
             let all = [Some(it.anon_bytes), it.swapped_bytes, it.grown_bytes];

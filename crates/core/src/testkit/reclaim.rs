@@ -70,6 +70,7 @@ impl Scene {
                 refaults_anon: Some(0),
                 free_bytes: cgroup.is_none().then_some(2 << 30),
                 low_bytes: cgroup.is_none().then_some(80 << 20),
+                ..MemoryReading::default()
             }));
         }
         self

@@ -73,6 +73,8 @@ pub struct MemoryCounters {
     pub refaults_file: Counter,
     /// The same for pages that were swapped out.
     pub refaults_anon: Counter,
+    /// File pages that came back so soon that the kernel takes them for needed, in bytes.
+    pub activated_bytes: Counter,
     /// Least free memory of the host at any reading.
     pub least_free_bytes: Option<u64>,
     /// Free memory below which the kernel reclaims in the background.
@@ -152,6 +154,7 @@ impl ReclaimView {
         let counters = self.counters.entry(reading.cgroup).or_default();
         counters.refaults_file.push(reading.refaults_file);
         counters.refaults_anon.push(reading.refaults_anon);
+        counters.activated_bytes.push(reading.activated_bytes);
         let least = [counters.least_free_bytes, reading.free_bytes].into_iter().flatten().min();
         counters.least_free_bytes = least;
         counters.low_bytes = reading.low_bytes.or(counters.low_bytes);

@@ -311,6 +311,9 @@ tables! {
         free_bytes,
         /// free memory below which the kernel begins to reclaim in the background: the sum of its zones' low watermarks
         low_bytes,
+        /// file pages that came back so soon that the kernel takes them for needed, in bytes; NULL also in recordings from before
+        /// that was read
+        activated_bytes,
     }
     /// What processes hold of the host's memory while the kernel looks for memory to free: those that hold most, and those that
     /// hold most more than at the start. A recording of version 2 may lack the table, which was added later.

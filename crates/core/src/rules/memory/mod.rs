@@ -7,6 +7,7 @@ mod direct_reclaim;
 mod holders;
 mod limits;
 mod losses;
+mod read_again;
 mod refault;
 pub(super) mod stalled;
 

@@ -4,6 +4,7 @@
 use super::holders::Holders;
 use super::limits::{self, Level};
 use super::losses::{self, MemoryLoss, PAGE_WAIT, Victim, reclaimed};
+use super::read_again::{READ_AGAIN, ReadAgain};
 use crate::finding::{Area, Cause, Evidence, Finding, Fix, Question, Share, Unit};
 use crate::recording::{MemoryBound, PsiResource, ReclaimKind, Source};
 use crate::rules::confidence::Confidence;
@@ -25,8 +26,8 @@ pub(in crate::rules) static RULE: Rule = Rule {
     name: "refault",
     summary: "threads wait for pages that were in memory a short while ago",
     any_of: &[Source::Sched],
-    helps: &[Source::Reclaim, Source::Psi],
-    limits: &[&[PAGE_WAIT], &severity::LOSS_LIMITS],
+    helps: &[Source::Reclaim, Source::Block, Source::Psi],
+    limits: &[&[PAGE_WAIT, READ_AGAIN], &severity::LOSS_LIMITS],
     status: Status::Preview("0.1"),
     doc: include_str!("refault.md"),
     file: file!(),
@@ -47,8 +48,17 @@ fn check(view: &View) -> Verdict {
 }
 
 fn loss(view: &View, group: &Group<'_>, usage: &Usage) -> MemoryLoss {
+    let waits_ns = waits_ns(view, group, usage);
+    match ReadAgain::of(view, group, usage) {
+        Some(again) => again.loss(view, usage, waits_ns),
+        None => MemoryLoss::of(view, usage, waits_ns),
+    }
+}
+
+/// Waiting for memory in which the threads did not free some themselves.
+fn waits_ns(view: &View, group: &Group<'_>, usage: &Usage) -> u64 {
     let told_ns = reclaimed(view, group, |_| true).memory_ns;
-    MemoryLoss::of(view, usage, usage.states.mem_stall_ns.saturating_sub(told_ns))
+    usage.states.mem_stall_ns.saturating_sub(told_ns)
 }
 
 /// What the threads waited for, as far as it is known.
@@ -74,7 +84,7 @@ fn why(view: &View, group: &Group<'_>, ns: u64) -> Why {
     // Where a limit of its own binds, its own pages come back. The host's are those of anybody.
     let own = cgroups.into_iter().filter_map(|id| counted(Some(id))).reduce(u64::saturating_add);
     let pages = own.or_else(|| counted(None)).unwrap_or(0);
-    if pages as f64 * PAGE_WAIT.value * 1e6 >= ns as f64 {
+    if pages > 0 && pages as f64 * PAGE_WAIT.value * 1e6 >= ns as f64 {
         return Why::Refaults { pages, own: own.is_some() };
     }
     let high = keys().any(|(key, _)| key.bound == Some(MemoryBound::High));
@@ -135,10 +145,19 @@ impl Binding {
 fn finding(view: &View, holders: &Holders<'_, '_>, victim: &Victim<'_, '_>) -> Finding {
     let Victim { severity, loss, group, usage } = victim;
     let wait = words::verb(group, "waits", "wait");
-    let why = why(view, group, loss.ns);
+    let waits_ns = waits_ns(view, group, usage);
+    let why = why(view, group, waits_ns);
+    let again = ReadAgain::of(view, group, usage);
     let confidence = Confidence::of(view);
     let binding = Binding::of(view, group, why);
-    let mut lines = lines(view, loss, group, usage, why);
+    // Where it mostly waits for the disk, what the kernel counts as waiting for memory says nothing of the host.
+    let reads = again.filter(|it| it.ns > waits_ns);
+    let mut lines = match &reads {
+        Some(_) => vec![],
+        None => lines(view, waits_ns, group, usage, why),
+    };
+    lines.extend(again.iter().map(|it| read_again(view, it, usage)));
+    lines.extend(pressure(view));
     lines.extend(binding.lines(view));
     // Where a limit of its own binds, what others hold is nothing to it.
     if binding.levels.is_empty() && why != Why::AboveHigh {
@@ -146,6 +165,7 @@ fn finding(view: &View, holders: &Holders<'_, '_>, victim: &Victim<'_, '_>) -> F
     }
     lines.push(confidence.evidence(view));
     let for_what = match why {
+        _ if reads.is_some() => "for the disk, to read what was in memory a short while ago",
         Why::Refaults { .. } => "for pages that were in memory a short while ago",
         Why::AboveHigh => "because its cgroup is above `memory.high`",
         Why::NotKnown => "because memory is short",
@@ -160,7 +180,7 @@ fn finding(view: &View, holders: &Holders<'_, '_>, victim: &Victim<'_, '_>) -> F
         cost: loss.cost(),
         causes: binding.causes(view),
         evidence: lines,
-        fix: fixes(view, binding.levels.first(), holders),
+        fix: fixes(view, binding.levels.first(), holders, reads.is_some()),
         confirm: Some(words::look_again(
             group,
             "with more memory, or with less use of it, the waiting for memory falls".into(),
@@ -169,15 +189,21 @@ fn finding(view: &View, holders: &Holders<'_, '_>, victim: &Victim<'_, '_>) -> F
     }
 }
 
-fn lines(
-    view: &View,
-    loss: &MemoryLoss,
-    group: &Group<'_>,
-    usage: &Usage,
-    why: Why,
-) -> Vec<Evidence> {
+/// What a group read again, where the waiting counts as block IO.
+fn read_again(view: &View, again: &ReadAgain, usage: &Usage) -> Evidence {
+    let note = format!(
+        "at least, of {} that it read; the host's `workingset_activate_file`, less what others read. Of its {} of block IO, that \
+         part is in the loss",
+        units::bytes(again.read_bytes as f64),
+        units::duration(usage.states.block_io_ns as f64)
+    );
+    let bytes = again.again_bytes as f64;
+    evidence(view, "read again", bytes, Unit::Bytes, "/proc/vmstat", note)
+}
+
+fn lines(view: &View, waits_ns: u64, group: &Group<'_>, usage: &Usage, why: Why) -> Vec<Evidence> {
     let label = Source::Sched.label();
-    let of_wall = units::share(loss.ns as f64 / usage.wall_ns.max(1) as f64);
+    let of_wall = units::share(waits_ns as f64 / usage.wall_ns.max(1) as f64);
     let reclaimed = reclaimed(view, group, |_| true);
     let note = match view.covers(Source::Reclaim) {
         true => format!(
@@ -189,7 +215,7 @@ fn lines(
         }
     };
     let mut lines =
-        vec![evidence(view, "waiting for memory", loss.ns as f64, Unit::Ns, label, note)];
+        vec![evidence(view, "waiting for memory", waits_ns as f64, Unit::Ns, label, note)];
     if let Why::Refaults { pages, own } = why {
         let (source, of) = match own {
             true => ("memory.stat", "of the cgroups whose limit made it free memory"),
@@ -198,25 +224,27 @@ fn lines(
         let note = format!("{of} (`workingset_refault_*`)");
         lines.push(evidence(view, "pages that came back", pages as f64, Unit::Count, source, note));
     }
-    lines.push(others(view, loss, group));
-    if let Some(some) = view.psi(None, PsiResource::Memory).and_then(PsiView::some_share) {
-        let note = "of the wall time in which some thread of the host waited for memory, within \
-                    the limit of a cgroup or not"
-            .to_owned();
-        let label = Source::Psi.label();
-        lines.push(evidence(view, "memory pressure", some, Unit::Ratio, label, note));
-    }
+    lines.push(others(view, waits_ns, group));
     lines
 }
 
+fn pressure(view: &View) -> Option<Evidence> {
+    let some = view.psi(None, PsiResource::Memory).and_then(PsiView::some_share)?;
+    let note = "of the wall time in which some thread of the host waited for memory, within the \
+                limit of a cgroup or not"
+        .to_owned();
+    Some(evidence(view, "memory pressure", some, Unit::Ratio, Source::Psi.label(), note))
+}
+
 /// Who else waits for memory: what tells a limit of one cgroup from a host that is short of memory, but does not prove it.
-fn others(view: &View, loss: &MemoryLoss, group: &Group<'_>) -> Evidence {
+fn others(view: &View, waits_ns: u64, group: &Group<'_>) -> Evidence {
     let groups = view.groups();
     let waits = |other: &&Group<'_>| {
         let ns = other.usage.as_ref().map_or(0, |usage| usage.states.mem_stall_ns);
         !std::ptr::eq(*other, group)
             && other.comm != group.comm
-            && ns as f64 >= OTHERS_SHARE * loss.ns as f64
+            && ns > 0
+            && ns as f64 >= OTHERS_SHARE * waits_ns as f64
     };
     let others: Vec<&Group<'_>> = groups.list().iter().filter(waits).collect();
     let elsewhere: BTreeSet<_> = others
@@ -237,7 +265,13 @@ fn others(view: &View, loss: &MemoryLoss, group: &Group<'_>) -> Evidence {
     evidence(view, "others who wait", others.len() as f64, Unit::Count, label, note)
 }
 
-fn fixes(view: &View, limit: Option<&Level>, holders: &Holders<'_, '_>) -> Vec<Fix> {
+/// The remedies; where pages of the host come back, those for the host come first.
+fn fixes(
+    view: &View,
+    limit: Option<&Level>,
+    holders: &Holders<'_, '_>,
+    host_first: bool,
+) -> Vec<Fix> {
     let fix = |action: &str, risk: &str| Fix {
         action: action.into(),
         command: None,
@@ -251,18 +285,20 @@ fn fixes(view: &View, limit: Option<&Level>, holders: &Holders<'_, '_>) -> Vec<F
             "the memory that it gets is taken from the host's other processes",
         )
     };
-    vec![
-        limit.map_or_else(see, |limit| limits::raise(view, Some(limit))),
-        fix(
-            &format!(
-                "where the host itself is short of memory, run less on it, or give it more: {}",
-                holders.where_to_see()
-            ),
-            "swap only helps where much of what is in memory is not used",
+    let of_limit = limit.map_or_else(see, |limit| limits::raise(view, Some(limit)));
+    let of_host = fix(
+        &format!(
+            "where the host itself is short of memory, run less on it, or give it more: {}",
+            holders.where_to_see()
         ),
-        fix(
-            "have the application keep less in memory: smaller caches, fewer processes",
-            "what is no longer kept must be computed or read again",
-        ),
-    ]
+        "swap only helps where much of what is in memory is not used",
+    );
+    let less = fix(
+        "have the application keep less in memory: smaller caches, fewer processes",
+        "what is no longer kept must be computed or read again",
+    );
+    match host_first {
+        true => vec![of_host, less, of_limit],
+        false => vec![of_limit, of_host, less],
+    }
 }

@@ -128,6 +128,7 @@ fn what_the_kernel_frees_in_the_background_hurts_nobody() {
             refaults_anon: Some(0),
             free_bytes: Some(60 << 20),
             low_bytes: Some(80 << 20),
+            ..MemoryReading::default()
         }));
     }
     let quiet = |scene: &Scene| {

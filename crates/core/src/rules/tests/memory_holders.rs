@@ -4,8 +4,8 @@
 use super::decoys::finding;
 use super::judged;
 use crate::finding::Finding;
-use crate::recording::ProcId;
-use crate::testkit::{MS, ProcessActivity, S, Scene, reclaim};
+use crate::recording::{IoOp, IoPurpose, IoTick, MemoryReading, ProcId, Record};
+use crate::testkit::{MS, ProcessActivity, S, Scene, reclaim, transfers};
 
 const MIB: u64 = 1 << 20;
 
@@ -131,4 +131,72 @@ fn who_frees_memory_at_its_own_limit_allocates_nothing_of_the_hosts() {
         scene.reclaims(reclaim(second, etl, Some(jobs), 10 * MS, 900));
     }
     assert_eq!(causes(&of(&scene, "MEM002")), [(Some("api"), 1.0)]);
+}
+
+/// A service that waits for the disk, from which it reads so much; of what the host reads, so much came back soon.
+fn reads(own_bytes: u64, others_bytes: u64, came_back: Option<u64>, writes: u64) -> Scene {
+    let mut scene = Scene::new(4, 10 * S);
+    scene.sees_reclaim();
+    let disk = scene.disk("vda");
+    let [index, etl] = ["index", "etl"].map(|name| scene.process(name, None));
+    let did = ProcessActivity { on_cpu_ns: S, block_io_ns: 4 * S, ..ProcessActivity::default() };
+    scene.did(index, &did).did(etl, &did);
+    let what = IoPurpose::Unknown;
+    for (proc, op, bytes) in [
+        (index, IoOp::Read, own_bytes),
+        (etl, IoOp::Read, others_bytes),
+        (index, IoOp::Write, writes),
+    ] {
+        let tick = transfers(disk, what, op, bytes / 4096, bytes, MS);
+        scene.io(0..10 * S, IoTick { submitter: Some(proc), ..tick });
+    }
+    for (t_ns, bytes) in [(0, Some(0)), (10 * S, came_back)] {
+        let activated_bytes = came_back.and(bytes);
+        scene.push(Record::Memory(MemoryReading {
+            t_ns,
+            activated_bytes,
+            ..MemoryReading::default()
+        }));
+    }
+    scene.target(index);
+    scene.holds(etl, 340 * MIB, 300 * MIB);
+    scene
+}
+
+/// The kernel calls it block IO; nothing is wrong with the disk.
+#[test]
+fn who_reads_again_what_was_in_memory_waits_for_memory() {
+    let found = of(&reads(40 * MIB, MIB, Some(41 * MIB), 0), "MEM003");
+    assert!(
+        found.title.contains("to read what was in memory a short while ago"),
+        "{}",
+        found.title
+    );
+    assert_eq!(found.cost.lost_ns_per_s, 400_000_000);
+    assert!((found.cost.share - 0.8).abs() < 1e-9, "{:?}", found.cost);
+    assert_eq!(causes(&found), []);
+    assert!(held(&found)[0].contains("`etl`"));
+    assert!(!found.evidence.iter().any(|line| line.name == "others who wait"), "{found:?}");
+    // Half of it is enough, and then half of the waiting counts.
+    let half = of(&reads(40 * MIB, 0, Some(20 * MIB), 0), "MEM003");
+    assert_eq!(half.cost.lost_ns_per_s, 200_000_000);
+}
+
+/// As much waiting for the same disk.
+#[test]
+fn first_reads_beside_pages_of_others_that_come_back_are_block_io() {
+    let quiet = |scene: &Scene| {
+        let report = judged(scene);
+        assert!(report.ruled_out.iter().any(|it| it.code == "MEM003"), "{:?}", report.findings);
+    };
+    // All of it may be what the other one read.
+    quiet(&reads(40 * MIB, 40 * MIB, Some(40 * MIB), 0));
+    quiet(&reads(40 * MIB, 100 * MIB, Some(100 * MIB), 0));
+    // Too little for most of the waiting.
+    quiet(&reads(40 * MIB, 0, Some(19 * MIB), 0));
+    // Nothing came back, or the kernel does not count it.
+    quiet(&reads(40 * MIB, 0, Some(0), 0));
+    quiet(&reads(40 * MIB, 0, None, 0));
+    // It may wait for what it writes.
+    quiet(&reads(40 * MIB, 0, Some(40 * MIB), 10 * MIB));
 }

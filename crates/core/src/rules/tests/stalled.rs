@@ -46,6 +46,7 @@ fn came_back(scene: &mut Scene, file: Option<u64>, swap: Option<u64>) {
             refaults_anon: swap.map(|pages| 70 + times * pages),
             free_bytes: None,
             low_bytes: None,
+            ..MemoryReading::default()
         }));
     }
 }
