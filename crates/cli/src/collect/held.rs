@@ -22,8 +22,10 @@ const GROWN: usize = 15;
 const LEAST_BYTES: u64 = 1 << 20;
 /// The next look waits for so many times as long as the last one took: a thousandth of a CPU.
 const PAUSE: u64 = 1000;
-/// A look that takes longer, as on a host of 10 000 processes, is the last one: nothing is told of a part of them.
+/// A look that takes longer, as on a host of 10 000 processes, is given up: nothing is told of a part of them.
 const LONGEST_NS: u64 = 50_000_000;
+/// The same at the end of the window, when nothing else is held up by it: the observer is short of memory, too.
+const LONGEST_LAST_NS: u64 = 500_000_000;
 /// By how much all processes may have grown in sum, where the host's anonymous memory has grown by a given amount: the two are
 /// read one after the other.
 const SLACK: f64 = 1.1;
@@ -31,7 +33,7 @@ const SLACK: f64 = 1.1;
 /// The memory of the host's processes.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// At the start of the window. `None` = they were too many to look at all.
+    /// At the start of the window. `None` = to look at all took too long.
     first: Option<BTreeMap<u32, u64>>,
     /// The host's anonymous memory at that time, swapped out or not.
     host: Option<i64>,
@@ -58,7 +60,7 @@ impl Held {
     /// The state at the start of the window. `vmstat` = `/proc/vmstat` then.
     pub(super) fn start(roots: &Roots, vmstat: &[u8]) -> Self {
         Self {
-            first: anonymous(roots),
+            first: anonymous(roots, LONGEST_NS),
             host: of_host(vmstat),
             boot_ns: Clocks::now().boot_ns,
             scanned: scanned(vmstat),
@@ -83,8 +85,10 @@ impl Held {
             return;
         }
         self.short = false;
-        let Some(all) = self.first.as_ref().and_then(|_| anonymous(&cx.roots)) else {
-            self.first = None;
+        let longest_ns = if now.beat == Beat::End { LONGEST_LAST_NS } else { LONGEST_NS };
+        let all = self.first.as_ref().and_then(|_| anonymous(&cx.roots, longest_ns));
+        let Some(all) = all else {
+            self.pause(began_ns);
             return;
         };
         let all = self.compared(all);
@@ -96,6 +100,11 @@ impl Held {
         for it in worth_telling(&all) {
             self.tell(cx, it, is_sum, now.t_ns, &mut *emit);
         }
+        self.pause(began_ns);
+    }
+
+    /// Has the next look wait, after one that began at that time.
+    fn pause(&mut self, began_ns: u64) {
         let took_ns = clock::monotonic_ns().saturating_sub(began_ns);
         self.next_ns = began_ns.saturating_add(took_ns.saturating_mul(PAUSE));
     }
@@ -148,9 +157,9 @@ fn worth_telling(all: &[Holder]) -> Vec<Holder> {
     all.iter().filter(|it| told.contains(&it.pid)).copied().collect()
 }
 
-/// The anonymous memory of each process, in bytes; `None` = they are too many.
-fn anonymous(roots: &Roots) -> Option<BTreeMap<u32, u64>> {
-    let until_ns = clock::monotonic_ns().saturating_add(LONGEST_NS);
+/// The anonymous memory of each process, in bytes; `None` = to read it takes longer than that.
+fn anonymous(roots: &Roots, longest_ns: u64) -> Option<BTreeMap<u32, u64>> {
+    let until_ns = clock::monotonic_ns().saturating_add(longest_ns);
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(&roots.proc).ok()?.flatten() {
         let name = entry.file_name();

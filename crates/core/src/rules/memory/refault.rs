@@ -238,6 +238,8 @@ fn pressure(view: &View) -> Option<Evidence> {
 
 /// Who else waits for memory: what tells a limit of one cgroup from a host that is short of memory, but does not prove it.
 fn others(view: &View, waits_ns: u64, group: &Group<'_>) -> Evidence {
+    // What processes hold is looked at when that happens.
+    let is_host = !view.reclaim().held().is_empty();
     let groups = view.groups();
     let waits = |other: &&Group<'_>| {
         let ns = other.usage.as_ref().map_or(0, |usage| usage.states.mem_stall_ns);
@@ -253,6 +255,9 @@ fn others(view: &View, waits_ns: u64, group: &Group<'_>) -> Evidence {
         .map(|other| other.cgroup)
         .collect();
     let note = match elsewhere.len() as u64 {
+        0 if is_host => "no process outside its cgroup waits for memory, but the kernel looked for some to free for the host, which is \
+                         short of it then"
+            .to_owned(),
         0 => "no process outside its cgroup waits for memory: a limit of that cgroup is more likely than a host that is \
               short of memory"
             .to_owned(),

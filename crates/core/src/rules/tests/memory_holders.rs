@@ -54,6 +54,8 @@ fn who_took_the_hosts_memory_is_told_first_and_is_no_cause() {
     assert!(first.contains("`etl`") && first.contains("300 MiB more than at the start"), "{first}");
     assert!(second.contains("`index`") && second.contains("20 MiB more"), "{second}");
     assert!(found.fix.iter().any(|fix| fix.action.contains("`memory held`")), "{:?}", found.fix);
+    let others = found.evidence.iter().find(|line| line.name == "others who wait").unwrap();
+    assert!(others.note.as_ref().unwrap().contains("to free for the host"), "{others:?}");
 }
 
 /// What the kernel keeps free anyway, 80 MiB here, is nothing that was taken from others.
