@@ -6,7 +6,8 @@ disk() {
     for _ in 1 2 3 4 5 6 7 8 9 10; do [ -b /dev/vdb ] && break; sleep 0.5; done
     mkdir /disk
     mount -t ext4 /dev/vda /disk
-    for file in file other; do dd if=/dev/zero of=/disk/$file bs=1M count=96; done
+    dd if=/dev/zero of=/disk/file bs=1M count=96
+    dd if=/dev/zero of=/disk/other bs=1M count=288
     sync
 }
 part disk disk
@@ -14,6 +15,9 @@ part disk disk
 # What takes memory leaves so little of it.
 available() { awk '/^MemAvailable/ { print int($2 / 1024) }' /proc/meminfo; }
 LEFT_MIB=40
+
+# spare PID: where memory runs out, the kernel ends another process.
+spare() { echo -1000 >"/proc/$1/oom_score_adj"; }
 
 # observed NAME PID SECONDS COMMAND...: observes that process, and runs the command in the middle of it.
 observed() {
@@ -61,8 +65,9 @@ observed calm "$reader" 5 true
 
 # Another process takes most of the memory.
 take() {
-    /tmp/takes "$1" $(($(available) - LEFT_MIB)) 3000 >/tmp/takes.account 2>&1 &
+    /tmp/takes "$1" $(($(available) - LEFT_MIB)) 10000 >/tmp/takes.account 2>&1 &
     taker=$!
+    spare $taker
 }
 observed taken "$reader" 12 take take
 # It has done so before.

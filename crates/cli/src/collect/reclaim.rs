@@ -298,6 +298,7 @@ impl Counters {
                 refaults_file: of("workingset_refault_file"),
                 refaults_anon: of("workingset_refault_anon"),
                 activated_bytes: of("workingset_activate_file").map(in_bytes),
+                restored_bytes: of("workingset_restore_file").map(in_bytes),
                 free_bytes: of("nr_free_pages").map(in_bytes),
                 low_bytes: self.low_bytes,
             }));
@@ -320,6 +321,7 @@ impl Counters {
                 refaults_file: of("workingset_refault_file"),
                 refaults_anon: of("workingset_refault_anon"),
                 activated_bytes: of("workingset_activate_file").map(in_bytes),
+                restored_bytes: of("workingset_restore_file").map(in_bytes),
                 ..MemoryReading::default()
             }));
             true

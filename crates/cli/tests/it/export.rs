@@ -135,7 +135,7 @@ fn add_details(file: &str, connection: &rusqlite::Connection) {
     // Packed lists of three numbers each.
     let rows = "INSERT INTO wait_bin_packed VALUES (2000000, 0, 100000000, 1, x'050164'), (2000001, 0, 100000000, 4294967295, x'0602640701a08d06');
                 INSERT INTO reclaim SELECT 2000200, min(tick), 1, 0, 'limit', NULL, 'max', 4096, 4000, 9, 9, 2, 5, 1, 9, 32 FROM tick;
-                INSERT INTO memory_reading VALUES (2000201, 5, NULL, 7, NULL, 4096, 8192, 4096);
+                INSERT INTO memory_reading VALUES (2000201, 5, NULL, 7, NULL, 4096, 8192, 4096, 0);
                 INSERT INTO memory_held VALUES (2000202, 5, 1, 8192, NULL, 4096);
                 INSERT INTO request_bin_packed VALUES (2000002, 0, 100000000, (SELECT min(device) FROM device_tick), 'read', x'090264');";
     connection.execute_batch(rows).unwrap();

@@ -80,6 +80,8 @@ pub struct MemoryReading {
     pub refaults_anon: Option<u64>,
     /// File pages that came back so soon that the kernel takes them for needed, in bytes.
     pub activated_bytes: Option<u64>,
+    /// Those of them that were in use for longer before, in bytes: waiting for them is waiting for memory to the kernel.
+    pub restored_bytes: Option<u64>,
     /// Free memory of the host at that time.
     pub free_bytes: Option<u64>,
     /// Free memory below which the kernel begins to reclaim in the background: the sum of its zones' `low` watermarks.

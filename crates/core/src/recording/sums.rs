@@ -63,7 +63,7 @@ fn singles(record: &Record) -> Vec<u64> {
             all.into_iter().chain([it.nr_bursts, it.burst_ns]).flatten().collect()
         }
         Record::Memory(it) => {
-            let all = [it.refaults_file, it.refaults_anon, it.activated_bytes];
+            let all = [it.refaults_file, it.refaults_anon, it.activated_bytes, it.restored_bytes];
             all.into_iter().chain([it.free_bytes, it.low_bytes]).flatten().collect()
         }
         Record::Held(it) => {

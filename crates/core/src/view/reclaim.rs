@@ -75,6 +75,8 @@ pub struct MemoryCounters {
     pub refaults_anon: Counter,
     /// File pages that came back so soon that the kernel takes them for needed, in bytes.
     pub activated_bytes: Counter,
+    /// Those of them that were in use for longer before, in bytes.
+    pub restored_bytes: Counter,
     /// Least free memory of the host at any reading.
     pub least_free_bytes: Option<u64>,
     /// Free memory below which the kernel reclaims in the background.
@@ -82,6 +84,12 @@ pub struct MemoryCounters {
 }
 
 impl MemoryCounters {
+    /// Bytes of file pages that came back soon, the waiting for which is block IO to the kernel; `None` = not counted.
+    #[must_use]
+    pub fn read_again_bytes(&self) -> Option<u64> {
+        Some(self.activated_bytes.delta()?.saturating_sub(self.restored_bytes.delta()?))
+    }
+
     /// Pages that came back; `None` = not counted.
     #[must_use]
     pub fn refaults(&self) -> Option<u64> {
@@ -155,6 +163,7 @@ impl ReclaimView {
         counters.refaults_file.push(reading.refaults_file);
         counters.refaults_anon.push(reading.refaults_anon);
         counters.activated_bytes.push(reading.activated_bytes);
+        counters.restored_bytes.push(reading.restored_bytes);
         let least = [counters.least_free_bytes, reading.free_bytes].into_iter().flatten().min();
         counters.least_free_bytes = least;
         counters.low_bytes = reading.low_bytes.or(counters.low_bytes);

@@ -314,6 +314,8 @@ tables! {
         /// file pages that came back so soon that the kernel takes them for needed, in bytes; NULL also in recordings from before
         /// that was read
         activated_bytes,
+        /// those of them that were in use for longer before: waiting for them is `mem_stall_ns` in `process_tick`; NULL as above
+        restored_bytes,
     }
     /// What processes hold of the host's memory while the kernel looks for memory to free: those that hold most, and those that
     /// hold most more than at the start. A recording of version 2 may lack the table, which was added later.

@@ -26,7 +26,9 @@ impl Reclaims {
 
     fn reading(&mut self, now: MemoryReading, faults: &mut Faults) {
         let Some(before) = self.counters.insert(now.cgroup, now) else { return };
-        let of = |it: &MemoryReading| [it.refaults_file, it.refaults_anon, it.activated_bytes];
+        let of = |it: &MemoryReading| {
+            [it.refaults_file, it.refaults_anon, it.activated_bytes, it.restored_bytes]
+        };
         let forward = of(&before)
             .into_iter()
             .zip(of(&now))

@@ -34,6 +34,9 @@ impl<'g, 'v> Holders<'g, 'v> {
         let mut sums: BTreeMap<usize, Memory> = BTreeMap::new();
         for held in view.reclaim().held() {
             let Some(at) = groups.index_of(held.proc) else { continue };
+            if groups.list()[at].is_observer() {
+                continue;
+            }
             let sum = sums.entry(at).or_default();
             sum.anon = sum.anon.saturating_add(held.anon_bytes);
             sum.swapped = sum.swapped.saturating_add(held.swapped_bytes.unwrap_or(0));
@@ -54,7 +57,7 @@ impl<'g, 'v> Holders<'g, 'v> {
             let mut note = format!("by {}, with no file behind it: ", group_name(group));
             note.push_str(&match (it.grown, it.unknown) {
                 (0, 0) => "no more than at the start of the window".to_owned(),
-                (0, _) => "which of it is new is not known, for a fork shares its pages".to_owned(),
+                (0, _) => "which of it is new is not known".to_owned(),
                 (bytes, _) => {
                     format!("{} more than at the start of the window", units::bytes(bytes as f64))
                 }

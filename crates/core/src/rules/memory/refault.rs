@@ -16,6 +16,8 @@ use std::collections::BTreeSet;
 
 /// Of the victim's waiting for memory: another group that waits less says nothing about the host.
 const OTHERS_SHARE: f64 = 0.05;
+/// The smallest page: where it is larger, fewer come back.
+const PAGE_BYTES: u64 = 4096;
 /// Limits that are named; the others are left out of the list.
 const MAX_CAUSES: usize = 3;
 
@@ -91,6 +93,20 @@ fn why(view: &View, group: &Group<'_>, ns: u64) -> Why {
     if high { Why::AboveHigh } else { Why::NotKnown }
 }
 
+/// Why a group reads again: at a limit of its own only if most of those pages came back in the cgroups at whose limit it freed
+/// memory. On cgroup v1 only all pages that came back are counted there.
+fn why_reads(view: &View, group: &Group<'_>, again: &ReadAgain) -> Why {
+    let keys = group.members.iter().flat_map(|(id, _)| view.reclaim().of(*id));
+    let cgroups: BTreeSet<_> = keys.filter_map(|(key, _)| key.cgroup).collect();
+    let counters = || cgroups.iter().filter_map(|id| view.reclaim().counters(Some(*id)));
+    let pages = counters().filter_map(MemoryCounters::refaults).fold(0, u64::saturating_add);
+    let bytes = counters()
+        .map(|it| it.read_again_bytes().unwrap_or_else(|| it.refaults().unwrap_or(0) * PAGE_BYTES));
+    let own =
+        bytes.fold(0, u64::saturating_add) as f64 >= READ_AGAIN.value * again.again_bytes as f64;
+    Why::Refaults { pages, own }
+}
+
 /// The limits of cgroups that made the threads wait, as far as it is known that these did.
 struct Binding {
     levels: Vec<Level>,
@@ -146,12 +162,15 @@ fn finding(view: &View, holders: &Holders<'_, '_>, victim: &Victim<'_, '_>) -> F
     let Victim { severity, loss, group, usage } = victim;
     let wait = words::verb(group, "waits", "wait");
     let waits_ns = waits_ns(view, group, usage);
-    let why = why(view, group, waits_ns);
     let again = ReadAgain::of(view, group, usage);
-    let confidence = Confidence::of(view);
-    let binding = Binding::of(view, group, why);
     // Where it mostly waits for the disk, what the kernel counts as waiting for memory says nothing of the host.
     let reads = again.filter(|it| it.ns > waits_ns);
+    let why = match &reads {
+        Some(it) => why_reads(view, group, it),
+        None => why(view, group, waits_ns),
+    };
+    let confidence = Confidence::of(view);
+    let binding = Binding::of(view, group, why);
     let mut lines = match &reads {
         Some(_) => vec![],
         None => lines(view, waits_ns, group, usage, why),
@@ -239,7 +258,7 @@ fn pressure(view: &View) -> Option<Evidence> {
 /// Who else waits for memory: what tells a limit of one cgroup from a host that is short of memory, but does not prove it.
 fn others(view: &View, waits_ns: u64, group: &Group<'_>) -> Evidence {
     // What processes hold is looked at when that happens.
-    let is_host = !view.reclaim().held().is_empty();
+    let of_host = !view.reclaim().held().is_empty();
     let groups = view.groups();
     let waits = |other: &&Group<'_>| {
         let ns = other.usage.as_ref().map_or(0, |usage| usage.states.mem_stall_ns);
@@ -255,8 +274,8 @@ fn others(view: &View, waits_ns: u64, group: &Group<'_>) -> Evidence {
         .map(|other| other.cgroup)
         .collect();
     let note = match elsewhere.len() as u64 {
-        0 if is_host => "no process outside its cgroup waits for memory, but the kernel looked for some to free for the host, which is \
-                         short of it then"
+        0 if of_host => "no process outside its cgroup waits for memory, and the kernel looked for some to free for the host: neither a \
+                         limit of that cgroup nor the host is more likely"
             .to_owned(),
         0 => "no process outside its cgroup waits for memory: a limit of that cgroup is more likely than a host that is \
               short of memory"
@@ -302,7 +321,7 @@ fn fixes(
         "have the application keep less in memory: smaller caches, fewer processes",
         "what is no longer kept must be computed or read again",
     );
-    match host_first {
+    match host_first && limit.is_none() {
         true => vec![of_host, less, of_limit],
         false => vec![of_limit, of_host, less],
     }
