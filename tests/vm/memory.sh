@@ -14,7 +14,7 @@ part disk disk
 
 # What takes memory leaves so little of it.
 available() { awk '/^MemAvailable/ { print int($2 / 1024) }' /proc/meminfo; }
-LEFT_MIB=40
+LEFT_MIB=35
 
 # spare PID: where memory runs out, the kernel ends another process.
 spare() { echo -1000 >"/proc/$1/oom_score_adj"; }
@@ -65,11 +65,11 @@ observed calm "$reader" 5 true
 
 # Another process takes most of the memory.
 take() {
-    /tmp/takes "$1" $(($(available) - LEFT_MIB)) 10000 >/tmp/takes.account 2>&1 &
+    /tmp/takes "$1" $(($(available) - LEFT_MIB)) 5000 >/tmp/takes.account 2>&1 &
     taker=$!
     spare $taker
 }
-observed taken "$reader" 12 take take
+observed taken "$reader" 18 take take
 # It has done so before.
 observed held "$reader" 6 true
 part memory free -m
