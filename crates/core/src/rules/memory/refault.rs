@@ -100,8 +100,8 @@ fn why_reads(view: &View, group: &Group<'_>, again: &ReadAgain) -> Why {
     let cgroups: BTreeSet<_> = keys.filter_map(|(key, _)| key.cgroup).collect();
     let counters = || cgroups.iter().filter_map(|id| view.reclaim().counters(Some(*id)));
     let pages = counters().filter_map(MemoryCounters::refaults).fold(0, u64::saturating_add);
-    let bytes = counters()
-        .map(|it| it.read_again_bytes().unwrap_or_else(|| it.refaults().unwrap_or(0) * PAGE_BYTES));
+    let all_pages = |it: &MemoryCounters| it.refaults().unwrap_or(0).saturating_mul(PAGE_BYTES);
+    let bytes = counters().map(|it| it.read_again_bytes().unwrap_or_else(|| all_pages(it)));
     let own =
         bytes.fold(0, u64::saturating_add) as f64 >= READ_AGAIN.value * again.again_bytes as f64;
     Why::Refaults { pages, own }
