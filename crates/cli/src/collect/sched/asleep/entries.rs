@@ -3,7 +3,7 @@
 
 use super::super::super::listening::Listening;
 use super::history::{History, Thread};
-use super::kind::{gives_something_to_do, port_of};
+use super::kind::{gives_something_to_do, is_condition, port_of};
 use deburr_bpf::sched::{Context, Sleep};
 use deburr_core::recording::Entry;
 use std::collections::BTreeMap;
@@ -70,7 +70,9 @@ impl Entries {
         let before = || history.lately(waker, usize::MAX).filter(|it| ended_ns(it) <= until_ns);
         // One that only ever had answers, or slept by a timer, was given nothing.
         before().next()?;
-        let given = before().find(|it| gives_something_to_do(it, listening));
+        let gives =
+            |it: &&Sleep| gives_something_to_do(it, listening) && !is_handed_round(it, history);
+        let given = before().find(gives);
         Some(given.is_some_and(|it| {
             let by = Thread { tgid: it.waker.tgid, tid: it.waker.tid };
             let is_helper = !self.threads.contains_key(&waker);
@@ -88,6 +90,16 @@ impl Entries {
     pub(super) fn retain(&mut self, is_watched: impl Fn(u32) -> bool) {
         self.threads.retain(|thread, _| is_watched(thread.tgid));
     }
+}
+
+/// Whether who ended the sleep waits for the same itself, at times: a word that all have in turn, as an interpreter's lock, which looks
+/// like a condition. Who gives something to do waits elsewhere.
+fn is_handed_round(it: &Sleep, history: &History) -> bool {
+    // The two groups of waiters of a condition (glibc) have words beside each other.
+    let word = |it: &Sleep| (it.tgid, it.arguments[0] & !7);
+    let by = Thread { tgid: it.waker.tgid, tid: it.waker.tid };
+    let waits = |other: &Sleep| is_condition(other) && word(other) == word(it);
+    is_condition(it) && by.tid != it.tid && history.lately(by, usize::MAX).any(waits)
 }
 
 #[cfg(test)]
@@ -156,6 +168,16 @@ mod tests {
         // An interpreter's lock, which the worker gave up.
         let moment = condition(PRODUCER, 250, 255, WORKER);
         assert_eq!(asked(&[before, elsewhere, moment], waits), Some(false));
+        // The same for longer than a moment, as the worker was preempted; the worker waits for it at times, too.
+        let word = |it: Sleep, at: u64| Sleep { arguments: [at, 137, 0], ..it };
+        let turn = word(condition(PRODUCER, 250, 300, WORKER), 0x9000);
+        assert_eq!(
+            asked(&[before, elsewhere, turn], waits),
+            Some(true),
+            "it looks like a condition"
+        );
+        let other_turn = word(condition(WORKER, 90, 95, PRODUCER), 0x9004);
+        assert_eq!(asked(&[before, other_turn, elsewhere, turn], waits), Some(false));
         // What it did afterwards does not count, and what is not known is not.
         let later = condition(PRODUCER, 600, 700, WORKER);
         assert_eq!(asked(&[later], waits), None);
