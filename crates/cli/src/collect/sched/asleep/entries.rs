@@ -10,6 +10,10 @@ use std::collections::BTreeMap;
 
 /// Threads of entries that are known.
 const THREADS: usize = 16_384;
+/// Sleeps of a thread that are looked at, of those in which it may have been given something to do.
+const LOOKED_AT: usize = 8;
+/// Sleeps of who gave it that are looked at.
+const OWN_SLEEPS: usize = 128;
 
 /// The entries of the session.
 #[derive(Debug, Default)]
@@ -70,9 +74,9 @@ impl Entries {
         let before = || history.lately(waker, usize::MAX).filter(|it| ended_ns(it) <= until_ns);
         // One that only ever had answers, or slept by a timer, was given nothing.
         before().next()?;
-        let gives =
-            |it: &&Sleep| gives_something_to_do(it, listening) && !is_handed_round(it, history);
-        let given = before().find(gives);
+        let gives = |it: &&Sleep| gives_something_to_do(it, listening);
+        let mut may_be = before().filter(gives).take(LOOKED_AT);
+        let given = may_be.find(|it| !is_handed_round(it, history));
         Some(given.is_some_and(|it| {
             let by = Thread { tgid: it.waker.tgid, tid: it.waker.tid };
             let is_helper = !self.threads.contains_key(&waker);
@@ -99,7 +103,7 @@ fn is_handed_round(it: &Sleep, history: &History) -> bool {
     let word = |it: &Sleep| (it.tgid, it.arguments[0] & !7);
     let by = Thread { tgid: it.waker.tgid, tid: it.waker.tid };
     let waits = |other: &Sleep| is_condition(other) && word(other) == word(it);
-    is_condition(it) && by.tid != it.tid && history.lately(by, usize::MAX).any(waits)
+    is_condition(it) && by.tid != it.tid && history.lately(by, OWN_SLEEPS).any(waits)
 }
 
 #[cfg(test)]
