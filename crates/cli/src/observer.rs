@@ -2,11 +2,10 @@
 //! Measures the overhead of deburr itself.
 
 use crate::clock;
-use crate::collect::Roots;
+use crate::collect::{Roots, read_statm};
 use crate::reader::Reader;
 use deburr_core::recording::ObserverTick;
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
 /// Measures the overhead from tick to tick: that of this process and of the one that reads for it, and that of the
@@ -74,27 +73,9 @@ impl SelfCost {
     fn rss_bytes(&self) -> Option<u64> {
         let of_reader = self.reader.pid().and_then(|pid| {
             let statm = File::open(self.proc.join(pid.to_string()).join("statm")).ok()?;
-            resident(&statm).map(|memory| memory.all_bytes.saturating_sub(memory.of_files_bytes))
+            Some(read_statm(&statm)?.anonymous())
         });
-        Some(resident(self.statm.as_ref()?)?.all_bytes + of_reader.unwrap_or(0))
+        let own = read_statm(self.statm.as_ref()?)?.resident;
+        Some((own + of_reader.unwrap_or(0)) * rustix::param::page_size() as u64)
     }
-}
-
-/// Resident memory of a process.
-struct Resident {
-    all_bytes: u64,
-    /// The part of it that is mapped from files or shared.
-    of_files_bytes: u64,
-}
-
-/// The second and third field of `statm`, which count pages.
-fn resident(statm: &File) -> Option<Resident> {
-    let mut text = [0; 256];
-    let length = statm.read_at(&mut text, 0).ok()?;
-    let text = std::str::from_utf8(&text[..length]).ok()?;
-    let mut fields = text.split(' ').skip(1).map(|field| {
-        let pages: u64 = field.parse().ok()?;
-        Some(pages * rustix::param::page_size() as u64)
-    });
-    Some(Resident { all_bytes: fields.next()??, of_files_bytes: fields.next()?? })
 }

@@ -4,7 +4,7 @@
 //!
 //! `/proc/PID/statm` is a few counters, for which no lock of the process is taken; a look costs some 5 us a process.
 
-use super::{Beat, BeatTime, Context, Emit, ObservedProcess, Roots, read_stat};
+use super::{Beat, BeatTime, Context, Emit, ObservedProcess, Roots, read_stat, read_statm};
 use crate::clock::{self, Clocks};
 use deburr_core::procfs::{memory, pid, stat};
 use deburr_core::recording::{MemoryHeld, Record};
@@ -12,7 +12,6 @@ use rustix::param::{clock_ticks_per_second, page_size};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
 
 /// Processes that are told: those that hold most.
 const LARGEST: usize = 5;
@@ -167,18 +166,12 @@ fn anonymous(roots: &Roots) -> Option<BTreeMap<u32, u64>> {
             return None;
         }
         // One that has ended meanwhile has no such file.
-        if let Some(pages) = pages(roots, pid) {
-            all.insert(pid, in_bytes(pages));
+        let statm = File::open(entry.path().join("statm")).ok();
+        if let Some(statm) = statm.and_then(|file| read_statm(&file)) {
+            all.insert(pid, in_bytes(statm.anonymous()));
         }
     }
     Some(all)
-}
-
-fn pages(roots: &Roots, pid: u32) -> Option<u64> {
-    let mut text = [0; 256];
-    let statm = File::open(roots.proc.join(pid.to_string()).join("statm")).ok()?;
-    let length = statm.read_at(&mut text, 0).ok()?;
-    pid::anonymous_pages(&text[..length])
 }
 
 /// Pages that the kernel has looked at to free memory for the host, in the background or for a thread that waits for it;

@@ -44,7 +44,9 @@ pub(crate) use interrupts::InterruptCollector;
 pub(crate) use listening::listening_in;
 pub(crate) use net::{LoadedNet, NetCollector};
 pub(crate) use proc_stat::ProcStatCollector;
-pub(crate) use processes::{ObservedProcess, Processes, has_ended, living_thread, read_stat};
+pub(crate) use processes::{
+    ObservedProcess, Processes, has_ended, living_thread, read_stat, read_statm,
+};
 pub(crate) use profile::ProfileCollector;
 pub(crate) use psi::PsiCollector;
 pub(crate) use reclaim::ReclaimCollector;

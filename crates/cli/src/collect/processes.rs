@@ -16,6 +16,7 @@ use deburr_core::text::name;
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
 /// New processes whose facts are read at once: a host's processes at the start.
@@ -445,6 +446,13 @@ fn cmdline(roots: &Roots, stat: &pid::PidStat, bytes: u64, reader: &Reader) -> O
         return None;
     }
     reader.command_line(roots, stat.pid, bytes).ok().flatten()
+}
+
+/// Reads an open `/proc/PID/statm`; `None` if the process is gone.
+pub(crate) fn read_statm(file: &fs::File) -> Option<pid::PidStatm> {
+    let mut text = [0; 256];
+    let length = file.read_at(&mut text, 0).ok()?;
+    pid::statm(&text[..length])
 }
 
 /// `/proc/PID/stat`; `None` if the process is gone.

@@ -112,13 +112,28 @@ fn kib_in_bytes(value: &[u8]) -> Option<u64> {
     fields(value).next().and_then(number::<u64>).map(|kib| kib.saturating_mul(1024))
 }
 
-/// Pages of `/proc/PID/statm` that are resident and have no file behind them: `resident` less `shared`.
+/// The fields of `/proc/PID/statm` that deburr uses, in pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PidStatm {
+    /// Resident pages.
+    pub resident: u64,
+    /// Those of them that are mapped from files or shared.
+    pub shared: u64,
+}
+
+impl PidStatm {
+    /// Resident pages with no file behind them. The two are counted one after the other.
+    #[must_use]
+    pub fn anonymous(&self) -> u64 {
+        self.resident.saturating_sub(self.shared)
+    }
+}
+
+/// Parses `/proc/PID/statm`; `None` where it is damaged.
 #[must_use]
-pub fn anonymous_pages(statm: &[u8]) -> Option<u64> {
-    let mut pages = fields(statm.trim_ascii()).map(number::<u64>).skip(1);
-    let (resident, shared) = (pages.next()??, pages.next()??);
-    // The two are counted one after the other.
-    Some(resident.saturating_sub(shared))
+pub fn statm(text: &[u8]) -> Option<PidStatm> {
+    let mut pages = fields(text.trim_ascii()).map(number::<u64>).skip(1);
+    Some(PidStatm { resident: pages.next()??, shared: pages.next()?? })
 }
 
 /// Parses `/proc/PID/status`. Items that are missing or damaged are `None`.
@@ -146,7 +161,7 @@ pub fn status(text: &[u8]) -> PidStatus {
 
 #[cfg(test)]
 mod tests {
-    use super::{anonymous_pages, stat, status};
+    use super::{stat, statm, status};
 
     const REST: &str =
         "S 1 77 77 0 -1 4194304 101 0 0 0 7 5 2 1 20 -5 3 0 147746 3133440 414 1844 1";
@@ -183,11 +198,12 @@ mod tests {
 
     #[test]
     fn anonymous_memory_is_what_no_file_stands_behind() {
-        assert_eq!(anonymous_pages(b"746 414 370 40 0 112 0\n"), Some(44));
-        assert_eq!(anonymous_pages(b"0 0 0 0 0 0 0\n"), Some(0), "a thread of the kernel");
-        assert_eq!(anonymous_pages(b"9 5 7 0 0 0 0"), Some(0));
+        let anonymous = |text: &[u8]| statm(text).map(|it| it.anonymous());
+        assert_eq!(anonymous(b"746 414 370 40 0 112 0\n"), Some(44));
+        assert_eq!(anonymous(b"0 0 0 0 0 0 0\n"), Some(0), "a thread of the kernel");
+        assert_eq!(anonymous(b"9 5 7 0 0 0 0"), Some(0));
         for torn in [&b""[..], b"746", b"746 414", b"746 414 x", b"1 -1 0"] {
-            assert_eq!(anonymous_pages(torn), None, "{torn:?}");
+            assert_eq!(statm(torn), None, "{torn:?}");
         }
     }
 

@@ -5,12 +5,12 @@ use super::allocators::Allocators;
 use super::limits::{self, Level, at_limit, levels};
 use super::losses::{self, MemoryLoss, Victim, reclaimed};
 use crate::finding::{Area, Evidence, Finding, Fix, Question, Unit};
-use crate::recording::{PsiResource, Source};
+use crate::recording::Source;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, remedy, severity};
 use crate::text::units;
-use crate::view::{Group, Groups, PsiView, Reclaimed, View};
+use crate::view::{Group, Groups, Reclaimed, View};
 
 const COMES_BACK: Limit = Limit {
     name: "comes_back",
@@ -106,12 +106,7 @@ fn lines(view: &View, group: &Group<'_>, loss: &MemoryLoss, levels: &[Level]) ->
     }
     let note = "that its threads freed, and used for what they wanted to allocate".to_owned();
     lines.push(evidence(view, "pages freed", of.pages as f64, Unit::Count, label, note));
-    if let Some(some) = view.psi(None, PsiResource::Memory).and_then(PsiView::some_share) {
-        let note = "of the wall time in which some thread of the host waited for memory, within \
-                    the limit of a cgroup or not"
-            .to_owned();
-        lines.push(evidence(view, "memory pressure", some, Unit::Ratio, Source::Psi.label(), note));
-    }
+    lines.extend(losses::pressure(view));
     lines
 }
 

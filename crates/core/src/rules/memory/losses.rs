@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What groups of processes lose because memory is short, and those of them that lose enough to be told.
 
-use crate::finding::{Cost, Severity};
+use crate::finding::{Cost, Evidence, Severity, Unit};
+use crate::recording::{PsiResource, Source};
 use crate::rules::candidates::may_suffer;
-use crate::rules::words::{self, group_name};
+use crate::rules::words::{self, evidence, group_name};
 use crate::rules::{Limit, Verdict, severity};
 use crate::text::units;
-use crate::view::{Group, ReclaimKey, Reclaimed, Usage, View};
+use crate::view::{Group, PsiView, ReclaimKey, Reclaimed, Usage, View};
 use std::cmp::Reverse;
 
 const MAX_VICTIMS: usize = 5;
@@ -120,4 +121,13 @@ pub(super) fn what_it_was(of: &Reclaimed, ns: u64) -> String {
         ));
     }
     note
+}
+
+/// How much of the time some thread of the host waited for memory, by the kernel's account; `None` if it keeps none.
+pub(super) fn pressure(view: &View) -> Option<Evidence> {
+    let some = view.psi(None, PsiResource::Memory).and_then(PsiView::some_share)?;
+    let note = "of the wall time in which some thread of the host waited for memory, within the \
+                limit of a cgroup or not"
+        .to_owned();
+    Some(evidence(view, "memory pressure", some, Unit::Ratio, Source::Psi.label(), note))
 }

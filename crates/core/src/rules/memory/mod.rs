@@ -8,6 +8,7 @@ mod holders;
 mod limits;
 mod losses;
 mod read_again;
+mod reason;
 mod refault;
 pub(super) mod stalled;
 

@@ -3,10 +3,11 @@
 //! block IO: it marks only that for pages which were in use for longer as waiting for memory (`PG_workingset`).
 
 use super::losses::MemoryLoss;
-use crate::recording::{IoOp, Source, StallKind};
+use crate::recording::{IoOp, ProcId, Source, StallKind};
 use crate::rules::Limit;
 use crate::view::block::IoSum;
 use crate::view::{Group, Usage, View};
+use std::collections::BTreeSet;
 
 /// Which part of what a group read must have been in memory.
 pub(super) const READ_AGAIN: Limit = Limit {
@@ -41,10 +42,10 @@ impl ReadAgain {
         if activated < LEAST_BYTES {
             return None;
         }
-        let is_member = |id| group.members.iter().any(|(member, _)| *member == id);
+        let members: BTreeSet<ProcId> = group.members.iter().map(|(id, _)| *id).collect();
         let [mut all, mut reads, mut writes] = [IoSum::default(); 3];
         for (key, sum) in view.block().sums() {
-            let own = key.submitter.is_some_and(is_member);
+            let own = key.submitter.is_some_and(|id| members.contains(&id));
             match key.op {
                 IoOp::Read => {
                     all.merge(sum);

@@ -5,21 +5,18 @@ use super::holders::Holders;
 use super::limits::{self, Level};
 use super::losses::{self, MemoryLoss, PAGE_WAIT, Victim, reclaimed};
 use super::read_again::{READ_AGAIN, ReadAgain};
-use crate::finding::{Area, Cause, Evidence, Finding, Fix, Question, Share, Unit};
-use crate::recording::{MemoryBound, PsiResource, ReclaimKind, Source};
+use super::reason::{self, Binding, Why};
+use crate::finding::{Area, Evidence, Finding, Fix, Question, Unit};
+use crate::recording::Source;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name};
 use crate::rules::{Check, Rule, Status, Verdict, severity};
 use crate::text::units;
-use crate::view::{Group, MemoryCounters, PsiView, Usage, View};
+use crate::view::{Group, Usage, View};
 use std::collections::BTreeSet;
 
 /// Of the victim's waiting for memory: another group that waits less says nothing about the host.
 const OTHERS_SHARE: f64 = 0.05;
-/// The smallest page: where it is larger, fewer come back.
-const PAGE_BYTES: u64 = 4096;
-/// Limits that are named; the others are left out of the list.
-const MAX_CAUSES: usize = 3;
 
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "MEM003",
@@ -63,101 +60,6 @@ fn waits_ns(view: &View, group: &Group<'_>, usage: &Usage) -> u64 {
     usage.states.mem_stall_ns.saturating_sub(told_ns)
 }
 
-/// What the threads waited for, as far as it is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
-    /// For so many pages that came back, in its cgroups or in the whole host.
-    Refaults {
-        pages: u64,
-        own: bool,
-    },
-    /// The kernel made them pause, for their cgroup is above its `memory.high`.
-    AboveHigh,
-    NotKnown,
-}
-
-fn why(view: &View, group: &Group<'_>, ns: u64) -> Why {
-    if !view.covers(Source::Reclaim) {
-        return Why::NotKnown;
-    }
-    let keys = || group.members.iter().flat_map(|(id, _)| view.reclaim().of(*id));
-    let cgroups: BTreeSet<_> = keys().filter_map(|(key, _)| key.cgroup).collect();
-    let counted = |cgroup| view.reclaim().counters(cgroup).and_then(MemoryCounters::refaults);
-    // Where a limit of its own binds, its own pages come back. The host's are those of anybody.
-    let own = cgroups.into_iter().filter_map(|id| counted(Some(id))).reduce(u64::saturating_add);
-    let pages = own.or_else(|| counted(None)).unwrap_or(0);
-    if pages > 0 && pages as f64 * PAGE_WAIT.value * 1e6 >= ns as f64 {
-        return Why::Refaults { pages, own: own.is_some() };
-    }
-    let high = keys().any(|(key, _)| key.bound == Some(MemoryBound::High));
-    if high { Why::AboveHigh } else { Why::NotKnown }
-}
-
-/// Why a group reads again: at a limit of its own only if most of those pages came back in the cgroups at whose limit it freed
-/// memory. On cgroup v1 only all pages that came back are counted there.
-fn why_reads(view: &View, group: &Group<'_>, again: &ReadAgain) -> Why {
-    let keys = group.members.iter().flat_map(|(id, _)| view.reclaim().of(*id));
-    let cgroups: BTreeSet<_> = keys.filter_map(|(key, _)| key.cgroup).collect();
-    let counters = || cgroups.iter().filter_map(|id| view.reclaim().counters(Some(*id)));
-    let pages = counters().filter_map(MemoryCounters::refaults).fold(0, u64::saturating_add);
-    let all_pages = |it: &MemoryCounters| it.refaults().unwrap_or(0).saturating_mul(PAGE_BYTES);
-    let bytes = counters().map(|it| it.read_again_bytes().unwrap_or_else(|| all_pages(it)));
-    let own =
-        bytes.fold(0, u64::saturating_add) as f64 >= READ_AGAIN.value * again.again_bytes as f64;
-    Why::Refaults { pages, own }
-}
-
-/// The limits of cgroups that made the threads wait, as far as it is known that these did.
-struct Binding {
-    levels: Vec<Level>,
-    /// The time in which the threads freed memory, at any limit or because the host was short of it.
-    all_ns: u64,
-}
-
-impl Binding {
-    /// Those of a group that waits for that reason. Where only the host's pages are counted, or too few came back, no limit
-    /// is known to be the reason, although the threads may have freed memory there.
-    fn of(view: &View, group: &Group<'_>, why: Why) -> Self {
-        let is_reason = |level: &Level| match why {
-            Why::Refaults { own, .. } => own,
-            Why::AboveHigh => level.bound == Some(MemoryBound::High),
-            Why::NotKnown => false,
-        };
-        let mut levels = limits::levels(view, group);
-        levels.retain(|level| level.cgroup.is_some() && is_reason(level));
-        let all_ns = reclaimed(view, group, |key| key.kind != ReclaimKind::Compaction).ns;
-        Self { levels, all_ns }
-    }
-
-    /// The cgroups, each with its part of the time in which the threads freed memory: what is dropped there is read again,
-    /// but which page was dropped at which limit is not recorded.
-    fn causes(&self, view: &View) -> Vec<Cause> {
-        let mut sums: Vec<(Level, u64)> = Vec::new();
-        for level in &self.levels {
-            match sums.iter_mut().find(|(of, _)| of.cgroup == level.cgroup) {
-                Some((_, ns)) => *ns += level.ns,
-                None => sums.push((*level, level.ns)),
-            }
-        }
-        sums.sort_by_key(|&(_, ns)| std::cmp::Reverse(ns));
-        let cause = |(level, ns): (Level, u64)| {
-            let mut entity = words::cgroup_entity(view, level.cgroup?);
-            entity.note = Some(format!(
-                "its limit, {}: the share is of the time in which the threads freed memory",
-                limits::file_of(level.bound)
-            ));
-            Some(Cause { entity, share: Share::of(ns.min(self.all_ns), self.all_ns) })
-        };
-        sums.into_iter().filter_map(cause).take(MAX_CAUSES).collect()
-    }
-
-    fn lines(&self, view: &View) -> Vec<Evidence> {
-        let of = "of the time in which its threads freed memory";
-        let levels = self.levels.iter().take(MAX_CAUSES);
-        levels.map(|level| limits::line(view, level, self.all_ns, of)).collect()
-    }
-}
-
 fn finding(view: &View, holders: &Holders<'_, '_>, victim: &Victim<'_, '_>) -> Finding {
     let Victim { severity, loss, group, usage } = victim;
     let wait = words::verb(group, "waits", "wait");
@@ -166,8 +68,8 @@ fn finding(view: &View, holders: &Holders<'_, '_>, victim: &Victim<'_, '_>) -> F
     // Where it mostly waits for the disk, what the kernel counts as waiting for memory says nothing of the host.
     let reads = again.filter(|it| it.ns > waits_ns);
     let why = match &reads {
-        Some(it) => why_reads(view, group, it),
-        None => why(view, group, waits_ns),
+        Some(it) => reason::of_reads(view, group, it),
+        None => reason::of_stalls(view, group, waits_ns),
     };
     let confidence = Confidence::of(view);
     let binding = Binding::of(view, group, why);
@@ -176,7 +78,7 @@ fn finding(view: &View, holders: &Holders<'_, '_>, victim: &Victim<'_, '_>) -> F
         None => lines(view, waits_ns, group, usage, why),
     };
     lines.extend(again.iter().map(|it| read_again(view, it, usage)));
-    lines.extend(pressure(view));
+    lines.extend(losses::pressure(view));
     lines.extend(binding.lines(view));
     // Where a limit of its own binds, what others hold is nothing to it.
     if binding.levels.is_empty() && why != Why::AboveHigh {
@@ -245,14 +147,6 @@ fn lines(view: &View, waits_ns: u64, group: &Group<'_>, usage: &Usage, why: Why)
     }
     lines.push(others(view, waits_ns, group));
     lines
-}
-
-fn pressure(view: &View) -> Option<Evidence> {
-    let some = view.psi(None, PsiResource::Memory).and_then(PsiView::some_share)?;
-    let note = "of the wall time in which some thread of the host waited for memory, within the \
-                limit of a cgroup or not"
-        .to_owned();
-    Some(evidence(view, "memory pressure", some, Unit::Ratio, Source::Psi.label(), note))
 }
 
 /// Who else waits for memory: what tells a limit of one cgroup from a host that is short of memory, but does not prove it.
