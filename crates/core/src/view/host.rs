@@ -174,12 +174,13 @@ impl PsiView {
         self.full_ns.push(reading.full_ns);
     }
 
-    /// Share of the wall time between the first and the last reading in which some task was stalled.
+    /// Share of the wall time between the first and the last reading in which some task was stalled; 1 at most: a file may be
+    /// read some milliseconds after the time that its reading is for, and on a host that is always short comes to more.
     #[must_use]
     pub fn some_share(&self) -> Option<f64> {
         match self.to_ns.saturating_sub(self.from_ns?) {
             0 => None,
-            wall_ns => Some(self.some_ns.delta()? as f64 / wall_ns as f64),
+            wall_ns => Some((self.some_ns.delta()? as f64 / wall_ns as f64).min(1.0)),
         }
     }
 }
@@ -269,6 +270,21 @@ impl ObserverView {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recording::PsiResource;
+
+    #[test]
+    fn pressure_that_never_ends_is_all_of_the_time() {
+        let share = |some_ns: [u64; 2]| {
+            let mut view = PsiView::default();
+            for (t_ns, some_ns) in [0, 1_000].into_iter().zip(some_ns) {
+                let (cgroup, resource, full_ns) = (None, PsiResource::Cpu, None);
+                view.push(&PsiReading { t_ns, cgroup, resource, some_ns, full_ns });
+            }
+            view.some_share()
+        };
+        assert_eq!(share([7, 257]), Some(0.25));
+        assert_eq!(share([7, 1_012]), Some(1.0), "read a little later than it is for");
+    }
 
     #[test]
     fn the_steady_use_leaves_out_start_and_end() {
