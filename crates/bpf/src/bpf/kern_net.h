@@ -77,6 +77,8 @@ struct tcp_sock {
 	__u32 srtt_us;
 	__u32 total_retrans;
 	__u32 write_seq; /* number of the next byte that its process sends */
+	__u32 snd_una;   /* of the first one that is not acknowledged */
+	__u32 snd_wl1;   /* of the first one of what came last, on the other end's side */
 	/* What arrived, up to which number without a gap, and up to which its process has read. */
 	__u64 bytes_received;
 	__u32 rcv_nxt;
@@ -105,6 +107,7 @@ struct unix_address;
 
 struct unix_sock {
 	struct unix_address *addr; /* that it was bound to, or that its listener was */
+	struct sock *peer;
 };
 
 struct list_head {
@@ -126,6 +129,7 @@ struct socket_wq {
 };
 
 struct socket {
+	struct file *file;
 	struct sock *sk;
 	struct socket_wq wq;
 };

@@ -47,8 +47,13 @@ enum sleep_lock {
 	SLEEP_MMAP_LOCK = 5, /* of its own address space */
 };
 
-/* In sched_watch.client: an event poll found it, which serves many. */
+/* In sched_watch.client: an event poll found it, which serves many; it is a unix socket. */
 #define CLIENT_POLLED 1ULL
+#define CLIENT_UNIX   2ULL
+/* Without a socket: so many sleeps more are looked at for one. */
+#define CLIENT_LOOK 8ULL
+/* What the addresses of sockets have no bit of. */
+#define CLIENT_FLAGS 63ULL
 
 /* A thread whose sleeps are recorded. Free when `tid` is 0. */
 struct sched_watch {
@@ -62,11 +67,10 @@ struct sched_watch {
 	__u64 told_ns; /* how much of the sleep that began at told_since_ns is accounted for */
 	__u64 told_since_ns;
 	__u64 cell; /* numbers are stored here and read back, so that the verifier forgets them */
-	/* The connection of TCP on which it last found something to read, and what it had sent by
-	 * then. */
-	__u64 client; /* its socket; CLIENT_POLLED is added */
-	__u32 client_seq;
-	__u16 client_port;
+	/* The connection on which it last found something to read. */
+	__u64 client;      /* its socket, and flags: CLIENT_... */
+	__u32 client_seq;  /* of TCP: what was sent by then; of a unix socket: its number */
+	__u16 client_port; /* of TCP */
 	__u16 waker_to; /* of CTX_SOCKET and CTX_SENT: the port that its socket was connected to */
 };
 
@@ -84,7 +88,8 @@ struct sched_sleep {
 	__u32 tgid;
 	__u32 waker_tid;
 	__u32 waker_tgid;
-	__u32 peer;      /* process at the other end of a unix socket; 0 = not known */
+	__u32 peer;      /* process at the other end of a unix socket; 0 = not known. Of a sleep on
+			    no socket: one that waits for an answer on a unix socket */
 	__u32 remote[4]; /* address of a socket's other end, in network order; of a lock, in two
 			    parts */
 	__s16 call;      /* number of the system call, or enum sleep_call */

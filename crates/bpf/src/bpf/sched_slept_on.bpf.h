@@ -8,6 +8,7 @@
 
 #include "call.bpf.h"
 #include "sched_polled.bpf.h"
+#include "sched_client.bpf.h"
 
 /* How a call says for which file it waits. */
 enum sleep_file {
@@ -64,66 +65,15 @@ static __always_inline bool asks_first(__u64 sock)
 	       (__u32)NUMBER_AT(struct tcp_sock, sock, bytes_received) == unread;
 }
 
-static __always_inline __u64 client_of(struct sched_watch *w)
-{
-	return w->client & ~CLIENT_POLLED;
-}
-
-/* Whether there is the same connection still that the thread was last seen to read from. */
-static __always_inline bool has_client(struct sched_watch *w)
-{
-	__u64 sock = client_of(w);
-
-	return sock && NUMBER_AT(struct sock, sock, __sk_common.skc_num) == w->client_port &&
-	       NUMBER_AT(struct sock, sock, __sk_common.skc_state) == TCP_ESTABLISHED;
-}
-
-/* Whether nothing was sent on it since. */
-static __always_inline bool owes_answer(struct sched_watch *w)
-{
-	__u64 sock = client_of(w);
-
-	return has_client(w) && NUMBER_AT(struct tcp_sock, sock, write_seq) == w->client_seq;
-}
-
-static __always_inline bool is_unread(__u64 sock)
-{
-	return NUMBER_AT(struct tcp_sock, sock, rcv_nxt) !=
-	       NUMBER_AT(struct tcp_sock, sock, copied_seq);
-}
-
-/* At the end of each sleep, also of those of which nothing is told: something has come on that
- * connection. What came in the middle of a sleep was not waited for at its beginning, so this comes
- * after owes_answer. */
-static __always_inline void note_request(struct sched_watch *w)
-{
-	__u64 sock = client_of(w);
-
-	if (sock && is_unread(sock) && has_client(w))
-		w->client_seq = NUMBER_AT(struct tcp_sock, sock, write_seq);
-}
-
-/* There is something to read on this connection. One that waits for an answer stays remembered:
- * what is asked meanwhile, on others, is asked on its behalf. */
-static __always_inline void note_client(struct sched_sleep *sleep, struct sched_watch *w,
-					__u64 sock)
-{
-	if (!is_unread(sock) || (client_of(w) != sock && owes_answer(w)))
-		return;
-	w->client = sock | (sleep->ready ? CLIENT_POLLED : 0);
-	w->client_seq = NUMBER_AT(struct tcp_sock, sock, write_seq);
-	w->client_port = NUMBER_AT(struct sock, sock, __sk_common.skc_num);
-}
-
 static __always_inline void note_addresses(struct sched_sleep *sleep, struct sched_watch *w,
-					   __u64 sock)
+					   __u64 *cell, __u64 sock)
 {
 	sleep->local_port = NUMBER_AT(struct sock, sock, __sk_common.skc_num);
 	sleep->remote_port = __builtin_bswap16(NUMBER_AT(struct sock, sock, __sk_common.skc_dport));
 	if (sleep->socket_type == SOCK_STREAM) {
 		sleep->write_seq = NUMBER_AT(struct tcp_sock, sock, write_seq);
 		sleep->mark = asks_first(sock);
-		note_client(sleep, w, sock);
+		note_client(sleep, w, cell, sock);
 	}
 	if (sleep->family == AF_INET) {
 		sleep->remote[0] = NUMBER_AT(struct sock, sock, __sk_common.skc_daddr);
@@ -134,14 +84,14 @@ static __always_inline void note_addresses(struct sched_sleep *sleep, struct sch
 			NUMBER_AT(struct sock, sock, __sk_common.skc_v6_daddr.in6_u.u6_addr32[i]);
 }
 
-static __always_inline void note_unix(struct sched_sleep *sleep, __u64 *cell, __u64 sock)
+static __always_inline void note_unix(struct sched_sleep *sleep, struct sched_watch *w, __u64 *cell,
+				      __u64 sock)
 {
-	__u64 pid = ADDRESS_AT(cell, struct sock, sock, sk_peer_pid);
-
 	/* The side that accepted has the address of the listener. */
 	sleep->mark = ADDRESS_AT(cell, struct unix_sock, sock, addr) != 0;
-	if (pid)
-		sleep->peer = NUMBER_AT(struct pid, pid, numbers[0].nr);
+	sleep->peer = connected_by(cell, sock);
+	if (sleep->mark && sleep->socket_type == SOCK_STREAM)
+		note_unix_client(sleep, w, cell, sock);
 }
 
 static __always_inline void note_socket(struct sched_sleep *sleep, struct sched_watch *w,
@@ -156,9 +106,9 @@ static __always_inline void note_socket(struct sched_sleep *sleep, struct sched_
 	sleep->socket_type = NUMBER_AT(struct sock, sock, sk_type);
 	sleep->socket_state = NUMBER_AT(struct sock, sock, __sk_common.skc_state);
 	if (sleep->family == AF_INET || sleep->family == AF_INET6)
-		note_addresses(sleep, w, sock);
+		note_addresses(sleep, w, cell, sock);
 	else if (sleep->family == AF_UNIX)
-		note_unix(sleep, cell, sock);
+		note_unix(sleep, w, cell, sock);
 }
 
 /* The first file that an event poll found ready, if it is a socket: it ended the sleep. */
@@ -265,7 +215,6 @@ static __always_inline void note_call(struct sched_sleep *sleep, struct sched_wa
 	if (file)
 		note_file(sleep, w, cell, file);
 	/* A thread of a runtime that polls for many is at rest when it sleeps on anything else. */
-	if (!sleep->family && owes_answer(w) &&
-	    (!(w->client & CLIENT_POLLED) || *(__u64 *)sleep->kind == EVENTPOLL))
-		sleep->local_port = w->client_port;
+	if (!sleep->family && (!(w->client & CLIENT_POLLED) || *(__u64 *)sleep->kind == EVENTPOLL))
+		note_awaited(sleep, w, cell);
 }

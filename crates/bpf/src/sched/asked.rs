@@ -70,7 +70,7 @@ mod tests {
             call: Call::System(0),
             arguments: [0; 3],
             object: Object::Inet(inet),
-            unanswered: None,
+            client: None,
             lock: None,
             caller: Caller::At(0),
             is_timed: false,

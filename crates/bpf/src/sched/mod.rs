@@ -8,6 +8,7 @@
 mod amounts;
 mod asked;
 mod blame;
+mod client;
 mod delta;
 mod moves;
 pub mod plan;
@@ -21,6 +22,7 @@ mod waiting;
 mod watched;
 
 pub use blame::{Blame, ProbeCulprit, Sums};
+pub use client::Client;
 pub use delta::ThreadDelta;
 pub use moves::LastMove;
 pub use sleep::{Call, Caller, Context, Inet, KernelLock, LockKind, Object, Sleep, Waker};

@@ -6,6 +6,7 @@
 
 use super::SchedProbe;
 use super::asked::Asked;
+use super::client::Client;
 use crate::mapped::{Mapped, Plain, from_bytes, set};
 use crate::skel::sched::types::{sched_sleep, sched_sleeps, sleep_file, sleep_lock};
 use std::borrow::Cow;
@@ -306,8 +307,8 @@ pub struct Sleep {
     pub arguments: [u64; 3],
     /// On which file.
     pub object: Object,
-    /// Own port of a connection on which the thread has read something and not answered yet, if it sleeps on no socket.
-    pub unanswered: Option<u16>,
+    /// Who waits for an answer of the thread meanwhile, if it sleeps on no socket.
+    pub client: Option<Client>,
     /// For which lock of the kernel. `None` = for none, in a call on a socket, or the kernel does not tell (before 6.16, or
     /// without `CONFIG_DETECT_HUNG_TASK_BLOCKER`).
     pub lock: Option<KernelLock>,
@@ -383,7 +384,7 @@ fn sleep_of(it: &sched_sleep) -> Sleep {
         call: Call::of(it.call),
         arguments: it.argument,
         object,
-        unanswered: Some(it.local_port).filter(|&port| it.family == 0 && port != 0),
+        client: Client::of(it),
         lock: lock_of(it),
         caller: Caller::At(if object == Object::None { it.inode } else { 0 }),
         is_timed: object == Object::None && it.mark != 0,

@@ -3,7 +3,7 @@
 
 use super::super::super::listening::Listening;
 use deburr_bpf::sched::{
-    Call, Caller, Context as Woke, Inet, KernelLock, LockKind, Object, Sleep, State,
+    Call, Caller, Client, Context as Woke, Inet, KernelLock, LockKind, Object, Sleep, State,
 };
 use deburr_core::recording::{
     self, EVENT_CALLS, FutexUser, FutexWait, SleepState, SleptOn, changes_address_space,
@@ -118,14 +118,21 @@ pub(super) fn port_of(sleep: &Sleep) -> Option<(u32, u16)> {
     }
 }
 
-/// The same of a socket on which the thread has something unanswered.
-pub(super) fn unanswered_of(sleep: &Sleep) -> Option<(u32, u16)> {
-    sleep.unanswered.map(|port| (sleep.tgid, port))
+/// The same of a socket on which the thread was asked something.
+pub(super) fn asked_at(sleep: &Sleep) -> Option<(u32, u16)> {
+    match sleep.client? {
+        Client::Port(port) => Some((sleep.tgid, port)),
+        Client::Process(_) => None,
+    }
 }
 
 /// Whether the thread has read something from a client, and not answered yet.
 pub(super) fn is_in_request(sleep: &Sleep, listening: &Listening) -> bool {
-    sleep.unanswered.is_some_and(|port| listening.has(sleep.tgid, port) == Some(true))
+    match sleep.client {
+        Some(Client::Port(port)) => listening.has(sleep.tgid, port) == Some(true),
+        Some(Client::Process(_)) => true,
+        None => false,
+    }
 }
 
 /// A lock for which threads wait, and which is handed over from one to the next.
@@ -395,7 +402,7 @@ pub(super) mod tests {
             call: Call::System(202),
             arguments: [0x1000, 128, 2],
             object,
-            unanswered: None,
+            client: None,
             lock: None,
             caller: Caller::Glibc,
             is_timed: false,

@@ -24,7 +24,7 @@ use deburr_core::recording::Entry;
 use entries::Entries;
 use files::Files;
 use history::{Found, History, Successor, Thread};
-use kind::{OtherEnd, Slept, is_condition, port_of, unanswered_of};
+use kind::{OtherEnd, Slept, is_condition, port_of, asked_at};
 use names::Names;
 use open::Open;
 use std::collections::{BTreeMap, BTreeSet};
@@ -206,7 +206,7 @@ impl Asleep {
         if sleep.state == State::Stopped as u8 {
             // Its call goes on afterwards, and did not wait meanwhile.
             let (call, object) = (Call::Unknown, Object::None);
-            sleep = Sleep { call, object, unanswered: None, lock: None, ..sleep };
+            sleep = Sleep { call, object, client: None, lock: None, ..sleep };
         }
         if let Woke::Device(irq) = sleep.waker.context {
             sleep.waker.context = match self.purposes.of(roots, irq) {
@@ -272,7 +272,7 @@ impl Asleep {
         for sleep in self.open.second(last) {
             self.pend(roots, sleep);
         }
-        let asked = self.pending.iter().flat_map(|it| port_of(it).or_else(|| unanswered_of(it)));
+        let asked = self.pending.iter().flat_map(|it| port_of(it).or_else(|| asked_at(it)));
         let unknown = asked.filter(|&(pid, port)| self.listening.has(pid, port).is_none());
         self.listening.look(roots, &unknown.collect());
         for run in running {

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Whether a client waits for the answer of a thread that sleeps. Included by sched.bpf.c only.
+ *
+ * Of each watched thread it is known on which connection it last found something to read. TCP
+ * counts what is sent: if nothing was since, an answer is due. Unix sockets count nothing, so there
+ * the other end must be seen to wait.
+ */
+
+/* Sleeps that are looked at for a client beside those that have a record, after each that has one.
+ */
+#define CLIENT_LOOKS 4
+
+/* 0 = none was seen. */
+static __always_inline __u64 client_of(struct sched_watch *w)
+{
+	return w->client & ~CLIENT_FLAGS;
+}
+
+/* A socket's number, which no other one has while it lasts; 0 = its process has closed it. */
+static __always_inline __u32 number_of(__u64 *cell, __u64 sock)
+{
+	__u64 socket = ADDRESS_AT(cell, struct sock, sock, sk_socket), inode;
+
+	if (!socket)
+		return 0;
+	inode = socket - bpf_core_field_offset(struct socket_alloc, socket) +
+		bpf_core_field_offset(struct socket_alloc, vfs_inode);
+	return NUMBER_AT(struct inode, inode, i_ino);
+}
+
+/* The process that opened an accepted connection of a unix socket; 0 = not known. */
+static __always_inline __u32 connected_by(__u64 *cell, __u64 sock)
+{
+	__u64 pid = ADDRESS_AT(cell, struct sock, sock, sk_peer_pid);
+
+	return pid ? NUMBER_AT(struct pid, pid, numbers[0].nr) : 0;
+}
+
+/* Whether there is the same connection still that the thread was last seen to read from. */
+static __always_inline bool has_client(struct sched_watch *w, __u64 *cell)
+{
+	__u64 sock = client_of(w);
+
+	if (!sock)
+		return false;
+	if (w->client & CLIENT_UNIX)
+		return NUMBER_AT(struct sock, sock, __sk_common.skc_family) == AF_UNIX &&
+		       number_of(cell, sock) == w->client_seq;
+	return NUMBER_AT(struct sock, sock, __sk_common.skc_num) == w->client_port &&
+	       NUMBER_AT(struct sock, sock, __sk_common.skc_state) == TCP_ESTABLISHED;
+}
+
+static __always_inline bool is_unread(__u64 sock)
+{
+	return NUMBER_AT(struct tcp_sock, sock, rcv_nxt) !=
+	       NUMBER_AT(struct tcp_sock, sock, copied_seq);
+}
+
+/*
+ * Whether what came last on a connection of TCP was something to read, which was read, and all that
+ * was sent has been acknowledged with it: who sends an answer waits for a later segment that does
+ * (in tcp_input.c, tcp_update_wl notes the number at which the last of them began; one without
+ * anything to read begins where the next one will).
+ */
+static __always_inline bool was_asked_last(__u64 sock)
+{
+	return !is_unread(sock) &&
+	       NUMBER_AT(struct tcp_sock, sock, snd_una) ==
+		       NUMBER_AT(struct tcp_sock, sock, write_seq) &&
+	       NUMBER_AT(struct tcp_sock, sock, snd_wl1) !=
+		       NUMBER_AT(struct tcp_sock, sock, rcv_nxt);
+}
+
+/* Whether nothing was sent on its connection of TCP since. */
+static __always_inline bool has_sent_nothing(struct sched_watch *w)
+{
+	__u64 sock = client_of(w);
+
+	return !(w->client & CLIENT_UNIX) &&
+	       NUMBER_AT(struct tcp_sock, sock, write_seq) == w->client_seq;
+}
+
+static __always_inline bool owes_answer(struct sched_watch *w, __u64 *cell)
+{
+	return has_client(w, cell) && has_sent_nothing(w);
+}
+
+/*
+ * The thread that sleeps in a call on that end of a unix socket alone, if it is of that process: in
+ * poll or select on one file, or in a call that reads. An event poll has no thread.
+ */
+static __always_inline __u64 sleeps_on(__u64 *cell, __u64 sock, __u32 tgid)
+{
+	__u64 socket = ADDRESS_AT(cell, struct sock, sock, sk_socket), head, wait, task, polled;
+
+	if (!socket)
+		return 0;
+	head = socket + bpf_core_field_offset(struct socket, wq) +
+	       bpf_core_field_offset(struct socket_wq, wait) +
+	       bpf_core_field_offset(struct wait_queue_head, head);
+	wait = ADDRESS_AT(cell, struct list_head, head, next);
+	if (!wait || wait == head)
+		return 0;
+	wait -= bpf_core_field_offset(struct wait_queue_entry, entry);
+	task = ADDRESS_AT(cell, struct wait_queue_entry, wait, private);
+	polled = wait - bpf_core_field_offset(struct poll_table_entry, wait);
+	if (task && ADDRESS_AT(cell, struct poll_table_entry, polled, filp) ==
+			    ADDRESS_AT(cell, struct socket, socket, file)) {
+		if (NUMBER_AT(struct poll_wqueues, task, inline_index) != 1)
+			return 0;
+		task = ADDRESS_AT(cell, struct poll_wqueues, task, polling_task);
+	}
+	return task && tgid && NUMBER_AT(struct task_struct, task, tgid) == tgid ? task : 0;
+}
+
+/*
+ * The process at the other end of a unix socket, if it has asked, what it asked was read, and it is
+ * not answered: it sleeps in a call on that connection alone, for the greater part of the thread's
+ * own sleep, and there is nothing to read at either end. 0 = it does not, or that is not known.
+ */
+static __always_inline __u32 unix_asker(struct sched_sleep *sleep, __u64 *cell, __u64 sock)
+{
+	__u64 peer = ADDRESS_AT(cell, struct unix_sock, sock, peer), task;
+	__u32 tgid = connected_by(cell, sock), slot;
+	struct sched_thread *t;
+
+	if (!peer || NUMBER_AT(struct sock, sock, sk_receive_queue.qlen) ||
+	    NUMBER_AT(struct sock, peer, sk_receive_queue.qlen))
+		return 0;
+	task = sleeps_on(cell, peer, tgid);
+	if (!task)
+		return 0;
+	slot = slot_of(NUMBER_AT(struct task_struct, task, pid));
+	t = bpf_map_lookup_elem(&threads, &slot);
+	return t && t->state > ST_THROTTLED && t->since_ns < sleep->since_ns + sleep->slept_ns / 2
+		       ? tgid
+		       : 0;
+}
+
+/*
+ * Of a sleep on no socket: who waits for an answer. A thread that sleeps on something else while
+ * its client has asked for nothing may serve other clients next, and that one may be served by
+ * others.
+ */
+static __always_inline void note_awaited(struct sched_sleep *sleep, struct sched_watch *w,
+					 __u64 *cell)
+{
+	__u64 sock = client_of(w);
+
+	if (!has_client(w, cell))
+		return;
+	if (w->client & CLIENT_UNIX) {
+		sleep->peer = unix_asker(sleep, cell, sock);
+		if (!sleep->peer && !NUMBER_AT(struct sock, sock, sk_receive_queue.qlen))
+			w->client = 0;
+		return;
+	}
+	if (has_sent_nothing(w) || was_asked_last(sock))
+		sleep->local_port = w->client_port;
+	else if (!is_unread(sock))
+		w->client = 0;
+}
+
+/* At the end of each sleep, also of those of which nothing is told: something has come on that
+ * connection. What came in the middle of a sleep was not waited for at its beginning, so this comes
+ * after owes_answer. */
+static __always_inline void note_request(struct sched_watch *w, __u64 *cell)
+{
+	__u64 sock = client_of(w);
+
+	if (sock && !(w->client & CLIENT_UNIX) && is_unread(sock) && has_client(w, cell))
+		w->client_seq = NUMBER_AT(struct tcp_sock, sock, write_seq);
+}
+
+/* There is something to read on this connection. One that waits for an answer stays remembered:
+ * what is asked meanwhile, on others, is asked on its behalf. */
+static __always_inline void note_client(struct sched_sleep *sleep, struct sched_watch *w,
+					__u64 *cell, __u64 sock)
+{
+	if (!is_unread(sock) || (client_of(w) != sock && owes_answer(w, cell)))
+		return;
+	w->client = sock | (sleep->ready ? CLIENT_POLLED : 0);
+	w->client_seq = NUMBER_AT(struct tcp_sock, sock, write_seq);
+	w->client_port = NUMBER_AT(struct sock, sock, __sk_common.skc_num);
+}
+
+/* The same of an accepted connection of a unix socket. */
+static __always_inline void note_unix_client(struct sched_sleep *sleep, struct sched_watch *w,
+					     __u64 *cell, __u64 sock)
+{
+	__u32 number = number_of(cell, sock);
+
+	if (!number || !NUMBER_AT(struct sock, sock, sk_receive_queue.qlen) || owes_answer(w, cell))
+		return;
+	w->client = sock | CLIENT_UNIX | (sleep->ready ? CLIENT_POLLED : 0);
+	w->client_seq = number;
+	w->client_port = 0;
+}
+
+/*
+ * Short sleeps hardly ever have a record, and of a service that answers quickly, those in which it
+ * waits for its clients are short. After a record of a thread without a client, some are looked at.
+ */
+static __always_inline bool looks_for_client(struct sched_watch *w)
+{
+	if (client_of(w) || !w->client)
+		return false;
+	w->client -= CLIENT_LOOK;
+	return true;
+}
+
+static __always_inline void look_for_client(struct sched_watch *w, __u64 *cell)
+{
+	if (!has_client(w, cell))
+		w->client = CLIENT_LOOKS * CLIENT_LOOK;
+}
