@@ -7,6 +7,22 @@
  * the other end must be seen to wait.
  */
 
+/* A connection of a watched thread. */
+struct client_key {
+	__u64 sock;
+	__u64 number;
+};
+
+#define SEVERAL_READERS (~0U)
+
+/* The thread that was seen to wait for something to read on a connection, or SEVERAL_READERS. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct client_key);
+	__type(value, __u32);
+} client_readers SEC(".maps");
+
 /* Sleeps that are looked at for a client beside those that have a record, after each that has one.
  */
 #define CLIENT_LOOKS 4
@@ -35,6 +51,32 @@ static __always_inline __u32 connected_by(__u64 *cell, __u64 sock)
 	__u64 pid = ADDRESS_AT(cell, struct sock, sock, sk_peer_pid);
 
 	return pid ? NUMBER_AT(struct pid, pid, numbers[0].nr) : 0;
+}
+
+static __always_inline struct client_key client_key(__u64 *cell, __u64 sock)
+{
+	return (struct client_key){ .sock = sock, .number = number_of(cell, sock) };
+}
+
+static __always_inline void note_reader(struct sched_watch *w, __u64 *cell, __u64 sock)
+{
+	struct client_key key = client_key(cell, sock);
+	__u32 *reader = bpf_map_lookup_elem(&client_readers, &key), tid = w->tid;
+
+	if (!reader)
+		bpf_map_update_elem(&client_readers, &key, &tid, BPF_ANY);
+	else if (*reader != tid)
+		*reader = SEVERAL_READERS;
+}
+
+/* Whether the thread is the only one that serves its client, and serves no other one: of workers
+ * that are given connections, another one may have read what the client asked. */
+static __always_inline bool serves_alone(struct sched_watch *w, __u64 *cell)
+{
+	struct client_key key = client_key(cell, client_of(w));
+	__u32 *reader = bpf_map_lookup_elem(&client_readers, &key);
+
+	return !(w->client & CLIENT_MANY) && reader && *reader == w->tid;
 }
 
 /* Whether there is the same connection still that the thread was last seen to read from. */
@@ -147,19 +189,22 @@ static __always_inline void note_awaited(struct sched_sleep *sleep, struct sched
 					 __u64 *cell)
 {
 	__u64 sock = client_of(w);
+	bool alone;
 
 	if (!has_client(w, cell))
 		return;
+	alone = serves_alone(w, cell);
 	if (w->client & CLIENT_UNIX) {
-		sleep->peer = unix_asker(sleep, cell, sock);
+		if (alone)
+			sleep->peer = unix_asker(sleep, cell, sock);
 		if (!sleep->peer && !NUMBER_AT(struct sock, sock, sk_receive_queue.qlen))
-			w->client = 0;
+			w->client &= CLIENT_MANY;
 		return;
 	}
-	if (has_sent_nothing(w) || was_asked_last(sock))
+	if (alone && (has_sent_nothing(w) || was_asked_last(sock)))
 		sleep->local_port = w->client_port;
 	else if (!is_unread(sock))
-		w->client = 0;
+		w->client &= CLIENT_MANY;
 }
 
 /* At the end of each sleep, also of those of which nothing is told: something has come on that
@@ -178,11 +223,19 @@ static __always_inline void note_request(struct sched_watch *w, __u64 *cell)
 static __always_inline void note_client(struct sched_sleep *sleep, struct sched_watch *w,
 					__u64 *cell, __u64 sock)
 {
+	__u16 port = NUMBER_AT(struct sock, sock, __sk_common.skc_num);
+	__u64 many;
+
 	if (!is_unread(sock) || (client_of(w) != sock && owes_answer(w, cell)))
 		return;
-	w->client = sock | (sleep->ready ? CLIENT_POLLED : 0);
+	many = w->client & CLIENT_MANY;
+	/* Connections that its process has opened itself have other ports. */
+	if (client_of(w) != sock && w->client_port == port && has_client(w, cell))
+		many = CLIENT_MANY;
+	w->client = sock | many | (sleep->ready ? CLIENT_POLLED : 0);
 	w->client_seq = NUMBER_AT(struct tcp_sock, sock, write_seq);
-	w->client_port = NUMBER_AT(struct sock, sock, __sk_common.skc_num);
+	w->client_port = port;
+	note_reader(w, cell, sock);
 }
 
 /* The same of an accepted connection of a unix socket. */
@@ -190,12 +243,16 @@ static __always_inline void note_unix_client(struct sched_sleep *sleep, struct s
 					     __u64 *cell, __u64 sock)
 {
 	__u32 number = number_of(cell, sock);
+	__u64 many = w->client & CLIENT_MANY;
 
 	if (!number || !NUMBER_AT(struct sock, sock, sk_receive_queue.qlen) || owes_answer(w, cell))
 		return;
-	w->client = sock | CLIENT_UNIX | (sleep->ready ? CLIENT_POLLED : 0);
+	if (client_of(w) != sock && (w->client & CLIENT_UNIX) && has_client(w, cell))
+		many = CLIENT_MANY;
+	w->client = sock | CLIENT_UNIX | many | (sleep->ready ? CLIENT_POLLED : 0);
 	w->client_seq = number;
 	w->client_port = 0;
+	note_reader(w, cell, sock);
 }
 
 /*
@@ -204,7 +261,7 @@ static __always_inline void note_unix_client(struct sched_sleep *sleep, struct s
  */
 static __always_inline bool looks_for_client(struct sched_watch *w)
 {
-	if (client_of(w) || !w->client)
+	if (client_of(w) || w->client < CLIENT_LOOK)
 		return false;
 	w->client -= CLIENT_LOOK;
 	return true;
@@ -213,5 +270,5 @@ static __always_inline bool looks_for_client(struct sched_watch *w)
 static __always_inline void look_for_client(struct sched_watch *w, __u64 *cell)
 {
 	if (!has_client(w, cell))
-		w->client = CLIENT_LOOKS * CLIENT_LOOK;
+		w->client = CLIENT_LOOKS * CLIENT_LOOK | (w->client & CLIENT_MANY);
 }

@@ -47,9 +47,11 @@ enum sleep_lock {
 	SLEEP_MMAP_LOCK = 5, /* of its own address space */
 };
 
-/* In sched_watch.client: an event poll found it, which serves many; it is a unix socket. */
+/* In sched_watch.client: an event poll found it, which serves many; it is a unix socket; the thread
+ * has read from several connections that are open. */
 #define CLIENT_POLLED 1ULL
 #define CLIENT_UNIX   2ULL
+#define CLIENT_MANY   4ULL
 /* Without a socket: so many sleeps more are looked at for one. */
 #define CLIENT_LOOK 8ULL
 /* What the addresses of sockets have no bit of. */

@@ -107,30 +107,219 @@ fn try_waits_in_requests() {
     let text = std::fs::read_to_string(&told).unwrap();
     let [pid, row, rest] = text.split(' ').collect::<Vec<_>>()[..] else { panic!("{text}") };
     let [row, rest]: [f64; 2] = [row, rest].map(|it| it.parse().unwrap());
-    let connection = Connection::open(&recording).unwrap();
-    let slept = |in_request: &str| -> f64 {
+    let [inside, outside] = slept_in_futex(&recording, pid);
+    // Waits for the interpreter are inside, too. In the first moments it is not known yet who listens.
+    assert!(row > 1.0 && (0.85 * row..1.1 * row + 0.1).contains(&inside), "{inside} s, {row} s");
+    // Two workers without work, and the waits after an answer.
+    assert!(rest > 0.5 && outside > rest + 3.0, "{outside} s outside, {rest} s after answers");
+    // A remark, for the holder slept.
+    let report = reported(&recording);
+    let it = finding(&report);
+    assert_eq!(it["severity"], "info", "{it:#}");
+    let title = it["title"].as_str().unwrap();
+    assert!(title.contains("while clients wait") && title.contains("sleeps"), "{title}");
+}
+
+/// Seconds of sleep in `futex` while a client waited, and otherwise.
+fn slept_in_futex(recording: &Path, pid: &str) -> [f64; 2] {
+    let connection = Connection::open(recording).unwrap();
+    ["= 1", "IS NULL"].map(|in_request| {
         let sql = format!(
             "SELECT coalesce(sum(s.ns), 0) / 1e9 FROM sleep s JOIN processes p ON p.proc = s.proc
              WHERE p.pid = ? AND s.call = 'futex' AND s.in_request {in_request}"
         );
         connection.query_row(&sql, [pid], |row| row.get(0)).unwrap()
-    };
-    let (inside, outside) = (slept("= 1"), slept("IS NULL"));
-    // Waits for the interpreter are inside, too. In the first moments it is not known yet who listens.
-    assert!(row > 1.0 && (0.85 * row..1.1 * row + 0.1).contains(&inside), "{inside} s, {row} s");
-    // Two workers without work, and the waits after an answer.
-    assert!(rest > 0.5 && outside > rest + 3.0, "{outside} s outside, {rest} s after answers");
-    is_told(&recording);
+    })
 }
 
-/// What the report makes of it: a remark, for the holder slept.
-fn is_told(recording: &Path) {
+fn reported(recording: &Path) -> serde_json::Value {
     let mut report = Command::new(env!("CARGO_BIN_EXE_deburr"));
     let output = report.args(["report", "--json"]).arg(recording).output().unwrap();
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn finding(report: &serde_json::Value) -> &serde_json::Value {
     let findings = report["findings"].as_array().unwrap();
-    let it = findings.iter().find(|it| it["code"] == "OFF003").expect("OFF003");
-    assert_eq!(it["severity"], "info", "{it:#}");
-    let title = it["title"].as_str().unwrap();
-    assert!(title.contains("while clients wait") && title.contains("sleeps"), "{title}");
+    findings.iter().find(|it| it["code"] == "OFF003").expect("OFF003")
+}
+
+/// A thread for each connection, of which one at a time holds a row while it naps, in the order in which they asked; clients that
+/// ask again at once. It counts how long threads wait for the row. The other mode: workers that a dispatcher gives connections with
+/// something to read, which wait for the second half of it, and give them back; it counts how long they are without work.
+const SESSIONS: &str = r#"
+import collections, os, queue, select, signal, socket, sys, threading, time
+told, family, mode = sys.argv[1:]
+stop = time.monotonic() + 3.0
+own, spent = threading.local(), collections.Counter()
+
+def delayed():
+    if not hasattr(own, "schedstat"):
+        own.schedstat = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
+    return int(os.pread(own.schedstat, 99, 0).split()[1]) / 1e9
+
+def timed(call):
+    begin = time.monotonic() - delayed()
+    result = call()
+    spent[threading.get_ident()] += time.monotonic() - delayed() - begin
+    return result
+
+if family == "unix":
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(told + ".socket")
+else:
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+listening.listen(8)
+
+def ask():
+    connection = socket.socket(listening.family)
+    connection.connect(listening.getsockname())
+    while True:
+        connection.send(b"x")
+        time.sleep(0.001)
+        connection.send(b"y")
+        connection.recv(1)
+
+clients = []
+for _ in range(4):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            ask()
+        finally:
+            os._exit(0)
+    clients.append(pid)
+connections = [listening.accept()[0] for _ in clients]
+
+guard, waiting, held = threading.Lock(), collections.deque(), False
+
+def acquire():
+    global held
+    with guard:
+        if not held:
+            held = True
+            return
+        turn = threading.Lock()
+        turn.acquire()
+        waiting.append(turn)
+    timed(turn.acquire)
+
+def release():
+    global held
+    with guard:
+        if waiting:
+            waiting.popleft().release()
+        else:
+            held = False
+
+def read(connection):
+    connection.recv(1)
+    connection.recv(1)
+
+def serve(connection):
+    while time.monotonic() < stop:
+        read(connection)
+        acquire()
+        time.sleep(0.015)
+        release()
+        connection.send(b"x")
+
+work, back = queue.SimpleQueue(), queue.SimpleQueue()
+
+def worker():
+    while True:
+        connection = timed(work.get)
+        if connection is None:
+            return
+        read(connection)
+        time.sleep(0.015)
+        connection.send(b"x")
+        back.put(connection)
+
+def dispatch():
+    idle = set(connections)
+    while time.monotonic() < stop:
+        while not back.empty():
+            idle.add(back.get())
+        for ready in select.select(list(idle), [], [], 0.002)[0]:
+            idle.remove(ready)
+            work.put(ready)
+    for _ in range(6):
+        work.put(None)
+
+if mode == "turns":
+    works = [(serve, it) for it in connections]
+else:
+    works = [(dispatch,)] + [(worker,)] * 6
+threads = [threading.Thread(target=it, args=args) for it, *args in works]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+with open(told, "w") as file:
+    file.write(f"{os.getpid()} {sum(spent.values())}")
+for pid in clients:
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+"#;
+
+/// Seconds in which threads of the server waited, by its own count, and slept in `futex` while a client waited and otherwise, by
+/// the recording; and the report on it.
+fn sessions(family: &str, mode: &str) -> (f64, f64, f64, serde_json::Value) {
+    let scratch = tempfile::tempdir().unwrap();
+    let [recording, told] = ["x.deburr", "told"].map(|name| scratch.path().join(name));
+    let mut record = Command::new(env!("CARGO_BIN_EXE_deburr"));
+    record.args(["record", "-q", "-o"]).arg(&recording).args(["--", "python3", "-c", SESSIONS]);
+    record.arg(&told).args([family, mode]).stdin(Stdio::null()).stdout(Stdio::null());
+    assert!(record.status().unwrap().success());
+    let text = std::fs::read_to_string(&told).unwrap();
+    let (pid, waited) = text.split_once(' ').unwrap();
+    let [inside, outside] = slept_in_futex(&recording, pid);
+    (waited.parse().unwrap(), inside, outside, reported(&recording))
+}
+
+#[test]
+fn who_takes_turns_at_a_row_while_clients_wait_is_told() {
+    const TEST: &str = "who_takes_turns_at_a_row_while_clients_wait_is_told";
+    common::tried("kernel", TEST, || {
+        if !common::root_or_skip("kernel", TEST) {
+            return;
+        }
+        for family in ["unix", "inet"] {
+            let (waited, inside, outside, report) = sessions(family, "turns");
+            // In the first moments it is not known yet who listens, or of whom the clients are.
+            let known = 0.75 * waited..1.05 * waited + 0.2;
+            assert!(waited > 3.0 && known.contains(&inside), "{family}: {inside} s, {waited} s");
+            let it = finding(&report);
+            assert_ne!(it["severity"], "info", "{it:#}");
+            let title = it["title"].as_str().unwrap();
+            assert!(
+                title.contains("while clients wait") && title.contains("take turns"),
+                "{title}"
+            );
+            // The first thread waits for the others to end.
+            assert!(outside < 3.2 + 0.2 * waited, "{family}: {outside} s outside, {waited} s");
+        }
+    });
+}
+
+#[test]
+fn workers_to_whom_nobody_gives_work_keep_no_client_waiting() {
+    const TEST: &str = "workers_to_whom_nobody_gives_work_keep_no_client_waiting";
+    common::tried("kernel", TEST, || {
+        if !common::root_or_skip("kernel", TEST) {
+            return;
+        }
+        for family in ["unix", "inet"] {
+            let (idle, inside, outside, report) = sessions(family, "workers");
+            assert!(idle > 4.0 && outside > 0.8 * idle, "{family}: {outside} s, {idle} s");
+            assert!(inside < 0.05 * idle, "{family}: {inside} s of {idle} s");
+            assert!(turns(&report).is_none(), "{report:#}");
+        }
+    });
+}
+
+fn turns(report: &serde_json::Value) -> Option<&serde_json::Value> {
+    let findings = report["findings"].as_array().unwrap();
+    findings.iter().find(|it| it["title"].as_str().unwrap().contains("take turns"))
 }

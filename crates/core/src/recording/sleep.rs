@@ -245,8 +245,9 @@ pub struct Awaited {
     pub proc: ProcId,
     /// Its name; empty if it is not known.
     pub thread: String,
-    /// It waited for an answer, and the thread of the same process that waits for it has lately waited for one of the same
-    /// other end itself: they take turns.
+    /// They take turns: it waited for an answer, and the thread of the same process that waits for it has lately waited for one of
+    /// the same other end itself; or a client waits for the answer of either, and it was waiting in the same way when the other one
+    /// began to, and was served first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub too: bool,
     /// What it did meanwhile.
@@ -286,8 +287,9 @@ pub struct SleepTick {
     /// one something to do. `None` if that is not known, or no thread ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<bool>,
-    /// Whether the thread had something to read from a client of its process, on a connection of TCP, and has sent nothing
-    /// on it since. `None` = that is not known: it may be at work for a client all the same.
+    /// Whether the thread had something to read from a client of its process, and has sent nothing to it since: on a connection of
+    /// TCP, or on one of a unix socket on which the client sleeps. `None` = that is not known: it may be at work for a client all
+    /// the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_request: Option<bool>,
     /// What this part of the sleep waited for: the thread that ended it, or that held its lock, the one that this

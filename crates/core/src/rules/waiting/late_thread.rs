@@ -51,6 +51,11 @@ fn is_late((id, key, _): &Sleep<'_>) -> bool {
         && kind::of(*id, key) == SleepKind::WaitsForOthers
 }
 
+/// Whether the thread that ended it was waiting in the same way when it began, and was served first.
+fn is_turn((id, key, _): &Sleep<'_>) -> bool {
+    keeps_client_waiting(*id, key) && key.behind.first().is_some_and(|it| it.too)
+}
+
 fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
     let behind = waits.behind(view);
     let own = waits.sleeps.iter().all(|(id, key, _)| key.behind.iter().all(|it| it.proc == *id));
@@ -99,13 +104,22 @@ fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
             "precedence for one process is taken from the others",
         ),
     };
-    // Who sleeps may be about to answer, or may have nothing to say: clients that ask to be told of events wait, too.
+    let is_most = |is: &dyn Fn(&Sleep<'_>) -> bool| {
+        let all = waits.sleeps.iter().filter(|it| is(it));
+        all.fold(0, |sum: u64, (.., ns)| sum.saturating_add(*ns)) > waits.ns / 2
+    };
+    let takes_turns = is_most(&is_turn);
+    // Who sleeps may be about to answer, or may have nothing to say: clients that ask to be told of events wait, too. They
+    // do not take turns, but whether what is taken in turn has to be is not known.
     let is_open = matches!(behind.reason, Reason::Slept | Reason::NotSeen);
-    let severity = if is_open { Severity::Info } else { severity };
-    let of_clients = waits.sleeps.iter().filter(|(id, key, _)| keeps_client_waiting(*id, key));
-    let of_clients_ns = of_clients.fold(0, |sum: u64, (.., ns)| sum.saturating_add(*ns));
-    let meanwhile =
-        if of_clients_ns > waits.ns / 2 { ", while clients wait for its answers," } else { "" };
+    let severity = match is_open {
+        true if takes_turns => severity.min(Severity::Medium),
+        true => Severity::Info,
+        false => severity,
+    };
+    let late = if takes_turns { format!("{late}: they take turns") } else { late };
+    let of_clients = |(id, key, _): &Sleep<'_>| keeps_client_waiting(*id, key);
+    let meanwhile = if is_most(&of_clients) { ", while clients wait for its answers," } else { "" };
     let finding = waits.finding(view, (&RULE, severity), ("behind late threads", &behind));
     Finding {
         title: format!(

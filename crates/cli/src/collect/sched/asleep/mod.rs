@@ -10,6 +10,7 @@ mod kind;
 mod names;
 mod open;
 mod sums;
+mod turns;
 
 use super::super::irq_devices::{Purpose, Purposes};
 use super::super::listening::Listening;
@@ -24,7 +25,7 @@ use deburr_core::recording::Entry;
 use entries::Entries;
 use files::Files;
 use history::{Found, History, Successor, Thread};
-use kind::{OtherEnd, Slept, is_condition, port_of, asked_at};
+use kind::{Slept, asked_at, port_of};
 use names::Names;
 use open::Open;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,8 +46,6 @@ const THREADS: usize = 20_000;
 pub(super) const RECORDS: u64 = 3000;
 /// Sleeps in a second of which more is told than what they are themselves.
 const PENDING: usize = 10_000;
-/// Sleeps of a thread among which is looked whether it has waited for the same end as another one.
-const TURNS: usize = 64;
 /// Parts of time that are looked at in a second, for what sleeps waited for.
 const PARTS: usize = 100_000;
 
@@ -322,8 +321,14 @@ impl Asleep {
                 let named =
                     |link: &Link<Slept>| NamedLink::of(link, self.names.of(roots, link.thread));
                 let mut behind: Vec<NamedLink> = path.iter().map(named).collect();
-                if let Some(user) = self.takes_turns(&sleep, &behind) {
-                    behind[user].too = true;
+                let before =
+                    in_request.then(|| turns::before(&sleep, &self.history, &self.listening));
+                if let Some(at) = turns::user(&sleep, &behind, &self.history) {
+                    behind[at].too = true;
+                } else if before == Some(true)
+                    && let Some(first) = behind.first_mut()
+                {
+                    first.too = true;
                 }
                 self.add(&sleep, of(behind), ns);
             }
@@ -335,23 +340,6 @@ impl Asleep {
         let name = self.names.of(roots, Thread { tgid: sleep.tgid, tid: sleep.tid });
         let entry = self.entries.of(sleep, &name, &self.listening);
         (name, entry)
-    }
-
-    /// Which thread of its process used what a thread waits for its turn on: a connection to another end, which the waiting
-    /// one has lately waited for itself.
-    fn takes_turns(&self, sleep: &Sleep, behind: &[NamedLink]) -> Option<usize> {
-        if !is_condition(sleep) {
-            return None;
-        }
-        let thread = Thread { tgid: sleep.tgid, tid: sleep.tid };
-        let own = behind.iter().take_while(|link| link.tgid == sleep.tgid);
-        let mut ends = own.enumerate().filter_map(|(at, link)| match &link.did {
-            history::Did::Slept(slept) => Some((at, OtherEnd::of(slept)?)),
-            _ => None,
-        });
-        let (user, end) = ends.next()?;
-        let slept_on = |it: &Sleep| end.is_of(&it.object);
-        self.history.lately(thread, TURNS).any(slept_on).then_some(user)
     }
 
     /// A thread of the target waited for this process, which is watched from now on.

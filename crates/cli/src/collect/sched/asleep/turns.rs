@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Whether threads take turns at something that is not seen: a connection of a pool, a row of a database.
+
+use super::super::super::listening::Listening;
+use super::history::{self, History, Thread};
+use super::kind::{OtherEnd, is_condition, is_in_request};
+use super::sums::NamedLink;
+use deburr_bpf::sched::{Context, Sleep};
+
+/// Sleeps of a thread that are looked at.
+const LATELY: usize = 64;
+/// Between two sleeps of one wait, at most.
+const BETWEEN_NS: u64 = 2_000_000;
+
+/// Which thread of its process used what a thread waits for its turn on: a connection to another end, which the waiting
+/// one has lately waited for itself.
+pub(super) fn user(sleep: &Sleep, behind: &[NamedLink], history: &History) -> Option<usize> {
+    if !is_condition(sleep) {
+        return None;
+    }
+    let thread = Thread { tgid: sleep.tgid, tid: sleep.tid };
+    let own = behind.iter().take_while(|link| link.tgid == sleep.tgid);
+    let mut ends = own.enumerate().filter_map(|(at, link)| match &link.did {
+        history::Did::Slept(slept) => Some((at, OtherEnd::of(slept)?)),
+        _ => None,
+    });
+    let (user, end) = ends.next()?;
+    let slept_on = |it: &Sleep| end.is_of(&it.object);
+    history.lately(thread, LATELY).any(slept_on).then_some(user)
+}
+
+/// Whether the thread that ended a sleep in which a client waited had its turn before: it was waiting in the same way, for another
+/// thread while a client of its own waited, when that wait began, and was served first. Who brings news to those that wait for
+/// any does not wait among them.
+pub(super) fn before(sleep: &Sleep, history: &History, listening: &Listening) -> bool {
+    let by = Thread { tgid: sleep.waker.tgid, tid: sleep.waker.tid };
+    let since_ns = began_ns(sleep, history, listening);
+    let same_way = |it: &Sleep| {
+        it.call == sleep.call
+            && is_condition(it) == is_condition(sleep)
+            && waits_in_request(it, listening)
+    };
+    let served_first = |it: &Sleep| {
+        ended_ns(it) <= ended_ns(sleep)
+            && same_way(it)
+            && began_ns(it, history, listening) < since_ns
+    };
+    waits_in_request(sleep, listening)
+        && history.lately(by, LATELY).take_while(|it| ended_ns(it) > since_ns).any(served_first)
+}
+
+fn ended_ns(it: &Sleep) -> u64 {
+    it.since_ns.saturating_add(it.slept_ns)
+}
+
+fn waits_in_request(it: &Sleep, listening: &Listening) -> bool {
+    it.waker.context == Context::Thread && is_in_request(it, listening)
+}
+
+/// When the wait began that ends with a sleep: who is first in a queue may sleep anew there.
+fn began_ns(sleep: &Sleep, history: &History, listening: &Listening) -> u64 {
+    let own = Thread { tgid: sleep.tgid, tid: sleep.tid };
+    let earlier = history.lately(own, LATELY).filter(|it| it.since_ns < sleep.since_ns);
+    earlier
+        .take_while(|it| waits_in_request(it, listening))
+        .try_fold(sleep.since_ns, |began_ns, it| {
+            let goes_on = began_ns.saturating_sub(ended_ns(it)) <= BETWEEN_NS;
+            if goes_on { Ok(it.since_ns) } else { Err(began_ns) }
+        })
+        .unwrap_or_else(|began_ns| began_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kind::tests::sleep;
+    use super::*;
+    use deburr_bpf::sched::{Client, Object, Waker};
+
+    const ONE: u32 = 1;
+    const OTHER: u32 = 2;
+    const THIRD: u32 = 3;
+
+    /// A sleep on a condition while a client waits, which a thread ended. Times in ms.
+    fn waits(tid: u32, since: u64, until: u64, by: u32) -> Sleep {
+        let it = sleep(Object::None, Context::Thread);
+        let waker = Waker { tid: by, tgid: 7, ..it.waker };
+        let client = Some(Client::Process(99));
+        let (since_ns, slept_ns) = (since * 1_000_000, (until - since) * 1_000_000);
+        Sleep { tid, tgid: 7, since_ns, slept_ns, waker, client, arguments: [0x1000, 137, 0], ..it }
+    }
+
+    fn has_turn_before(earlier: &[Sleep], it: Sleep) -> bool {
+        let mut history = History::default();
+        history.follow(7, 0);
+        earlier.iter().chain([&it]).for_each(|it| history.slept(it));
+        before(&it, &history, &Listening::default())
+    }
+
+    #[test]
+    fn who_waited_before_and_was_served_first_takes_turns() {
+        let first = waits(OTHER, 10, 50, THIRD);
+        assert!(has_turn_before(&[first], waits(ONE, 20, 90, OTHER)));
+        // Who is first in the queue waits for another thing than the others, right after.
+        let first = waits(OTHER, 30, 50, THIRD);
+        let queued = waits(OTHER, 10, 29, THIRD);
+        let own = waits(ONE, 20, 51, OTHER);
+        let goes_on = waits(ONE, 52, 90, OTHER);
+        assert!(has_turn_before(&[queued, first, own], goes_on));
+        assert!(!has_turn_before(&[queued, first], goes_on), "it came when the other had it");
+        assert!(!has_turn_before(&[first, own], goes_on), "the other came later");
+    }
+
+    /// Threads that wait for news have them from one that did not wait, or waited for something else.
+    #[test]
+    fn who_brings_news_takes_no_turns() {
+        let news = waits(ONE, 20, 90, OTHER);
+        assert!(!has_turn_before(&[], news));
+        for own in [
+            Sleep { client: None, ..waits(OTHER, 10, 50, THIRD) },
+            Sleep { call: deburr_bpf::sched::Call::System(0), ..waits(OTHER, 10, 50, THIRD) },
+            waits(OTHER, 0, 15, THIRD),
+            waits(OTHER, 100, 110, THIRD),
+        ] {
+            assert!(!has_turn_before(&[own], news), "{own:?}");
+        }
+        let timed = sleep(Object::None, Context::HardIrq).waker;
+        let naps = Sleep { waker: timed, ..waits(OTHER, 10, 50, THIRD) };
+        assert!(!has_turn_before(&[naps], news));
+        let first = waits(OTHER, 10, 50, THIRD);
+        assert!(!has_turn_before(&[first], Sleep { waker: timed, ..news }));
+        assert!(!has_turn_before(&[first], Sleep { client: None, ..news }));
+    }
+}
