@@ -4,9 +4,8 @@
 //! Sleeps that have ended are read from a log of each CPU, those in progress from an iterator. A record stands for an
 //! amount of its thread's sleep: all of it is told, but not each short sleep.
 
-use super::SchedProbe;
 use super::asked::Asked;
-use super::client::Client;
+use super::{Client, SchedProbe};
 use crate::mapped::{Mapped, Plain, from_bytes, set};
 use crate::skel::sched::types::{sched_sleep, sched_sleeps, sleep_file, sleep_lock};
 use std::borrow::Cow;

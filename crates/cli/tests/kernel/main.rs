@@ -43,6 +43,7 @@ mod namespaces;
 mod net;
 mod odd_threads;
 mod oversubscribed;
+mod own_requests;
 mod owners;
 mod probe;
 mod profile;

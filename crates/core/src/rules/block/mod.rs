@@ -6,6 +6,7 @@ mod dirty_throttled_writer;
 mod io_limit;
 pub(super) mod io_neighbour;
 mod journal_stall;
+mod own_requests;
 pub(super) mod support;
 mod writeback_bursts;
 mod writeback_cohort;
@@ -21,4 +22,5 @@ pub(super) const RULES: &[&Rule] = &[
     &journal_stall::RULE,
     &dirty_throttled_writer::RULE,
     &io_limit::RULE,
+    &own_requests::RULE,
 ];

@@ -13,6 +13,7 @@ mod refault;
 pub(super) mod stalled;
 
 use super::Rule;
+pub(super) use read_again::reads_again_ns;
 
 /// The rules of this area, by code.
 pub(super) const RULES: &[&Rule] =

@@ -82,6 +82,12 @@ impl ReadAgain {
     }
 }
 
+/// Waiting of a group for block IO to read again what was in memory a short while ago, as far as that is certain.
+pub(in crate::rules) fn reads_again_ns(view: &View, group: &Group<'_>) -> u64 {
+    let usage = group.usage.as_ref();
+    usage.and_then(|usage| ReadAgain::of(view, group, usage)).map_or(0, |it| it.ns)
+}
+
 /// Waiting of a group for its files to be synced, and in which the kernel paused it because too much was dirty.
 fn held_up_ns(view: &View, group: &Group<'_>) -> u64 {
     let waits = group.members.iter().flat_map(|(id, _)| view.block().waits_of(*id));

@@ -17,6 +17,7 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
         ("BLK005", "fires") => journal(),
         ("BLK006", "fires") => throttled(),
         ("BLK007", "fires") => limited(20),
+        ("BLK008", "fires") => syncs(),
         (code, "quiet") if code.starts_with("BLK") => healthy(),
         (code, "nodata") if code.starts_with("BLK") => {
             let mut scene = healthy();
@@ -99,6 +100,21 @@ pub(super) fn limited(per_s: u64) -> Scene {
         scene.io_wait(at.clone(), mongod, StallKind::Sync, Some(disk), &[(8, 100 * MS)]);
         scene.held(at, disk, IoOp::Write, dir, per_s, &[mongod]);
     }
+    scene
+}
+
+/// A store that syncs its log 2 000 times a second, on a disk that does nothing else.
+pub(super) fn syncs() -> Scene {
+    let (mut scene, disk) = host(30);
+    let cgroup = scene.cgroup("/store", None, None);
+    let store = scene.process("store", Some(cgroup));
+    let waits = vec![(60_000, 5 * US)];
+    let did =
+        ProcessActivity { on_cpu_ns: S, block_io_ns: 12 * S, waits, ..ProcessActivity::default() };
+    scene.did(store, &did);
+    scene.bins(disk, |_| DeviceBin { busy_ns: 4 * MS, depth_ns: 4 * MS, ios: 20, bytes: 81_920 });
+    let beside = [(IoCulprit::Device, 90), (IoCulprit::Filesystem, 10)];
+    requests(&mut scene, store, disk, &[(60_000, 200 * US)], &beside);
     scene
 }
 

@@ -19,6 +19,7 @@ mod memory_holders;
 mod memory_remedies;
 mod network;
 mod overhead;
+mod own_requests;
 mod pages;
 mod policies;
 mod profile;

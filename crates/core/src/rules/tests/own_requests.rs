@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who waits for a disk that does only what it asked for, and who waits for another reason.
+
+use super::disks::{host, requests, syncs};
+use super::judged;
+use crate::finding::{Report, Severity};
+use crate::recording::{DeviceBin, IoCulprit, ProcId, SleepState, Slept, SleptOn, WokenBy};
+use crate::testkit::{MS, ProcessActivity, S, Scene, US};
+
+/// The first process of a scene.
+const STORE: ProcId = ProcId(1);
+
+fn has(report: &Report) -> bool {
+    report.findings.iter().any(|it| it.code == "BLK008")
+}
+
+#[test]
+fn who_waits_for_its_own_requests_has_a_remark_with_the_calls() {
+    let mut scene = syncs();
+    scene.target(STORE);
+    let path = Some("/data/appendonly.aof".into());
+    let on = SleptOn::File { device: "8:0".into(), inode: 7, path };
+    let (state, call) = (SleepState::BlockIo, "fdatasync".into());
+    let slept = Slept { state, call, on, woken: WokenBy::Disk };
+    scene.slept(STORE, "store", (slept, vec![]), 12 * S);
+    let report = judged(&scene);
+    let it = report.findings.iter().find(|it| it.code == "BLK008").expect("BLK008");
+    assert_eq!(it.severity, Severity::Info);
+    assert!(it.title.contains("waits 400 ms of every second for `sda`"), "{}", it.title);
+    let notes = it.evidence.iter().filter_map(|it| it.note.as_deref());
+    assert!(notes.into_iter().any(|it| it.contains("`fdatasync` of `/data/appendonly.aof`")));
+}
+
+/// The same waiting, with a reason that has a rule of its own.
+#[test]
+fn who_waits_for_another_reason_has_no_remark_about_its_own_requests() {
+    let of =
+        |beside: &dyn Fn(&mut Scene) -> Vec<(IoCulprit, u64)>, bin: DeviceBin, wait: (u64, u64)| {
+            let (mut scene, disk) = host(30);
+            let store = scene.process("store", None);
+            let (count, ns) = wait;
+            let waits = vec![(count, 5 * US)];
+            let block_io_ns = count * ns;
+            scene.did(
+                store,
+                &ProcessActivity { on_cpu_ns: S, block_io_ns, waits, ..ProcessActivity::default() },
+            );
+            let beside = beside(&mut scene);
+            scene.bins(disk, |_| bin);
+            requests(&mut scene, store, disk, &[wait], &beside);
+            has(&judged(&scene))
+        };
+    let calm = DeviceBin { busy_ns: 4 * MS, depth_ns: 4 * MS, ios: 20, bytes: 81_920 };
+    let alone = |_: &mut Scene| vec![(IoCulprit::Device, 100)];
+    let own = |_: &mut Scene| vec![(IoCulprit::Process(STORE), 100)];
+    let other = |scene: &mut Scene| {
+        let backup = scene.process("backup", None);
+        vec![(IoCulprit::Device, 50), (IoCulprit::Process(backup), 50)]
+    };
+    assert!(of(&alone, calm, (60_000, 200 * US)));
+    assert!(of(&own, calm, (60_000, 200 * US)));
+    assert!(!of(&other, calm, (60_000, 200 * US)), "beside others");
+    assert!(!of(&alone, calm, (600, 200 * US)), "too little");
+    let full = DeviceBin { busy_ns: 10 * MS, depth_ns: 100 * MS, ios: 20, bytes: 81_920 };
+    assert!(!of(&own, full, (1_000, 12 * MS)), "the disk is full");
+}
