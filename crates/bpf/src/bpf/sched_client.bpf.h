@@ -18,10 +18,13 @@ struct client_key {
 /* The thread that was seen to wait for something to read on a connection, or SEVERAL_READERS. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1024);
+	__uint(max_entries, 4096);
 	__type(key, struct client_key);
 	__type(value, __u32);
 } client_readers SEC(".maps");
+
+/* Of the kernel's clock that tells when something came. */
+const volatile __u64 jiffy_ns = 10000000;
 
 /* Sleeps that are looked at for a client beside those that have a record, after each that has one.
  */
@@ -69,14 +72,31 @@ static __always_inline void note_reader(struct sched_watch *w, __u64 *cell, __u6
 		*reader = SEVERAL_READERS;
 }
 
+static __always_inline __u32 reader_of(__u64 *cell, __u64 sock)
+{
+	struct client_key key = client_key(cell, sock);
+	__u32 *reader = bpf_map_lookup_elem(&client_readers, &key);
+
+	return reader ? *reader : 0;
+}
+
 /* Whether the thread is the only one that serves its client, and serves no other one: of workers
  * that are given connections, another one may have read what the client asked. */
 static __always_inline bool serves_alone(struct sched_watch *w, __u64 *cell)
 {
-	struct client_key key = client_key(cell, client_of(w));
-	__u32 *reader = bpf_map_lookup_elem(&client_readers, &key);
+	return !(w->client & CLIENT_MANY) && reader_of(cell, client_of(w)) == w->tid;
+}
 
-	return !(w->client & CLIENT_MANY) && reader && *reader == w->tid;
+/* Whether it has read from another connection that is open. Memory of one that has ended may be
+ * another one's by now, of which this thread is no reader. */
+static __always_inline bool serves_another(struct sched_watch *w, __u64 *cell, __u64 sock)
+{
+	__u32 reader;
+
+	if (client_of(w) == sock)
+		return false;
+	reader = reader_of(cell, client_of(w));
+	return reader == w->tid || reader == SEVERAL_READERS;
 }
 
 /* Whether there is the same connection still that the thread was last seen to read from. */
@@ -88,6 +108,7 @@ static __always_inline bool has_client(struct sched_watch *w, __u64 *cell)
 		return false;
 	if (w->client & CLIENT_UNIX)
 		return NUMBER_AT(struct sock, sock, __sk_common.skc_family) == AF_UNIX &&
+		       NUMBER_AT(struct sock, sock, __sk_common.skc_state) == TCP_ESTABLISHED &&
 		       number_of(cell, sock) == w->client_seq;
 	return NUMBER_AT(struct sock, sock, __sk_common.skc_num) == w->client_port &&
 	       NUMBER_AT(struct sock, sock, __sk_common.skc_state) == TCP_ESTABLISHED;
@@ -100,14 +121,17 @@ static __always_inline bool is_unread(__u64 sock)
 }
 
 /*
- * Whether what came last on a connection of TCP was something to read, which was read, and all that
- * was sent has been acknowledged with it: who sends an answer waits for a later segment that does
- * (in tcp_input.c, tcp_update_wl notes the number at which the last of them began; one without
- * anything to read begins where the next one will).
+ * Whether what came last on a connection of TCP was something to read, before the sleep was half
+ * over (to a jiffy), which was read, and all that was sent has been acknowledged with it: who sends
+ * an answer waits for a later segment that does (in tcp_input.c, tcp_update_wl notes the number at
+ * which the last of them began; one without anything to read begins where the next one will).
  */
-static __always_inline bool was_asked_last(__u64 sock)
+static __always_inline bool was_asked_last(struct sched_sleep *sleep, __u64 sock)
 {
-	return !is_unread(sock) &&
+	__u32 ago = (__u32)bpf_jiffies64() -
+		    NUMBER_AT(struct inet_connection_sock, sock, icsk_ack.lrcvtime);
+
+	return (ago + 1ULL) * jiffy_ns >= sleep->slept_ns / 2 && !is_unread(sock) &&
 	       NUMBER_AT(struct tcp_sock, sock, snd_una) ==
 		       NUMBER_AT(struct tcp_sock, sock, write_seq) &&
 	       NUMBER_AT(struct tcp_sock, sock, snd_wl1) !=
@@ -201,7 +225,7 @@ static __always_inline void note_awaited(struct sched_sleep *sleep, struct sched
 			w->client &= CLIENT_MANY;
 		return;
 	}
-	if (alone && (has_sent_nothing(w) || was_asked_last(sock)))
+	if (alone && (has_sent_nothing(w) || was_asked_last(sleep, sock)))
 		sleep->local_port = w->client_port;
 	else if (!is_unread(sock))
 		w->client &= CLIENT_MANY;
@@ -230,7 +254,7 @@ static __always_inline void note_client(struct sched_sleep *sleep, struct sched_
 		return;
 	many = w->client & CLIENT_MANY;
 	/* Connections that its process has opened itself have other ports. */
-	if (client_of(w) != sock && w->client_port == port && has_client(w, cell))
+	if (w->client_port == port && serves_another(w, cell, sock))
 		many = CLIENT_MANY;
 	w->client = sock | many | (sleep->ready ? CLIENT_POLLED : 0);
 	w->client_seq = NUMBER_AT(struct tcp_sock, sock, write_seq);
@@ -245,9 +269,11 @@ static __always_inline void note_unix_client(struct sched_sleep *sleep, struct s
 	__u32 number = number_of(cell, sock);
 	__u64 many = w->client & CLIENT_MANY;
 
-	if (!number || !NUMBER_AT(struct sock, sock, sk_receive_queue.qlen) || owes_answer(w, cell))
+	/* A listener has something, too. */
+	if (!number || NUMBER_AT(struct sock, sock, __sk_common.skc_state) != TCP_ESTABLISHED ||
+	    !NUMBER_AT(struct sock, sock, sk_receive_queue.qlen) || owes_answer(w, cell))
 		return;
-	if (client_of(w) != sock && (w->client & CLIENT_UNIX) && has_client(w, cell))
+	if ((w->client & CLIENT_UNIX) && serves_another(w, cell, sock))
 		many = CLIENT_MANY;
 	w->client = sock | CLIENT_UNIX | many | (sleep->ready ? CLIENT_POLLED : 0);
 	w->client_seq = number;

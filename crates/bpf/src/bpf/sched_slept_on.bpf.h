@@ -73,7 +73,8 @@ static __always_inline void note_addresses(struct sched_sleep *sleep, struct sch
 	if (sleep->socket_type == SOCK_STREAM) {
 		sleep->write_seq = NUMBER_AT(struct tcp_sock, sock, write_seq);
 		sleep->mark = asks_first(sock);
-		note_client(sleep, w, cell, sock);
+		if (NUMBER_AT(struct sock, sock, sk_protocol) == IPPROTO_TCP)
+			note_client(sleep, w, cell, sock);
 	}
 	if (sleep->family == AF_INET) {
 		sleep->remote[0] = NUMBER_AT(struct sock, sock, __sk_common.skc_daddr);

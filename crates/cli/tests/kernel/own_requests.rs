@@ -6,7 +6,7 @@ use crate::disk::Disk;
 use std::process::{Command, Stdio};
 
 /// Service time of each request of the disk, in microseconds.
-const REQUEST_US: u64 = 1_500;
+const REQUEST_US: u64 = 500;
 
 /// Appends to a file and syncs it, for four seconds. Says for how long it was in the calls that sync.
 const STORE: &str = r#"

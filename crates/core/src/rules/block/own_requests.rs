@@ -12,16 +12,16 @@ use crate::rules::memory::reads_again_ns;
 use crate::rules::words::{self, evidence, group_name, ticked};
 use crate::rules::{Check, Limit, Rule, Status, Verdict};
 use crate::text::units;
-use crate::view::block::{Shares, main_device};
+use crate::view::block::{Neighbour, Shares, main_device};
 use crate::view::{Groups, View, waits};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 const OWN_PART: Limit = Limit {
     name: "own_part",
-    value: 0.75,
-    unit: "of the waiting for requests that is beside no others'",
-    why: "with more of others', they are the reason (BLK004)",
+    value: 0.85,
+    unit: "of the waiting for requests that is for its own",
+    why: "with more of others', they are the reason (BLK004), or it is not known whose they are",
 };
 const OWN_LOST: Limit = Limit {
     name: "own_lost",
@@ -61,6 +61,8 @@ struct Own<'g> {
     device: DevId,
     ns: u64,
     part: f64,
+    /// What it reads again, which is left out.
+    again_ns: u64,
 }
 
 fn check(view: &View) -> Verdict {
@@ -75,11 +77,12 @@ fn check(view: &View) -> Verdict {
     }
     let closest = match all.first() {
         Some(it) => format!(
-            "{} {} {} for requests, {} of it beside no others'",
+            "{} {} {} for requests of its own, {} of its waiting{}",
             group_name(it.victim.group),
             words::verb(it.victim.group, "waits", "wait"),
             words::of_every_second(view.per_second(it.ns)),
-            units::share(it.part)
+            units::share(it.part),
+            if is_much(view, it) { ", for which another rule looks for the reason" } else { "" }
         ),
         None => "no process waited for requests of its own".into(),
     };
@@ -89,18 +92,35 @@ fn check(view: &View) -> Verdict {
 fn own<'g>(view: &View, groups: &Groups<'_>, victim: Victim<'g>) -> Option<Own<'g>> {
     let device = main_device(view, groups, victim.at)?;
     let shares = Shares::of(view, groups, victim.at, Some(device));
-    let total_ns = shares.total_ns();
-    let ns = total_ns.saturating_sub(shares.others_ns());
-    (ns > 0).then(|| Own { victim, device, ns, part: ns as f64 / total_ns.max(1) as f64 })
+    let beside = |whom| shares.beside.get(&whom).copied().unwrap_or(0);
+    let mut own_ns = shares.own_ns + beside(Neighbour::Device);
+    if !others_sync(view, groups, victim.at, device) {
+        own_ns += beside(Neighbour::Filesystem);
+    }
+    let part = own_ns as f64 / shares.total_ns().max(1) as f64;
+    // What no thread was off its CPU for was waited for by none.
+    let slept_ns = victim.group.usage.as_ref().map_or(own_ns, |usage| {
+        usage.states.block_io_ns.saturating_add(usage.states.uninterruptible_ns)
+    });
+    let again_ns = reads_again_ns(view, victim.group);
+    let ns = own_ns.min(slept_ns).saturating_sub(again_ns);
+    (ns > 0).then_some(Own { victim, device, ns, part, again_ns })
+}
+
+/// Whether other groups wait for syncs on a disk: the journal may work for them.
+fn others_sync(view: &View, groups: &Groups<'_>, victim: usize, device: DevId) -> bool {
+    view.block().waits().iter().any(|((proc, kind, at), _)| {
+        *kind == StallKind::Sync
+            && groups.index_of(*proc) != Some(victim)
+            && at.is_none_or(|at| view.block().disk_of(at) == device)
+    })
 }
 
 /// Whether it loses enough, and neither others, nor the device, nor the kernel's clocks, nor a lack of memory are the reason: these
 /// have rules of their own.
 fn is_found(view: &View, groups: &Groups<'_>, it: &Own<'_>) -> bool {
-    let Own { victim, device, ns, part } = it;
-    let is_enough =
-        view.per_second(*ns) as f64 >= OWN_LOST.value * 1e6 && victim.share(*ns) >= OWN_SHARE.value;
-    if *part < OWN_PART.value || !is_enough {
+    let Own { victim, device, ns, again_ns, .. } = it;
+    if !is_much(view, it) {
         return false;
     }
     let Some(activity) = view.block().activity().get(device) else { return false };
@@ -112,13 +132,17 @@ fn is_found(view: &View, groups: &Groups<'_>, it: &Own<'_>) -> bool {
     }
     let stalls = victim.on_device(view, *device, &[StallKind::Request, StallKind::Sync]);
     let compared = Compared::new(view, *device, &stalls);
-    !compared.blames_passes()
-        && !compared.blames_commits()
-        && reads_again_ns(view, victim.group) < ns / 2
+    !compared.blames_passes() && !compared.blames_commits() && again_ns < ns
+}
+
+fn is_much(view: &View, it: &Own<'_>) -> bool {
+    it.part >= OWN_PART.value
+        && view.per_second(it.ns) as f64 >= OWN_LOST.value * 1e6
+        && it.victim.share(it.ns) >= OWN_SHARE.value
 }
 
 fn finding(view: &View, groups: &Groups<'_>, it: &Own<'_>) -> Finding {
-    let Own { victim, device, ns, part } = it;
+    let Own { victim, device, ns, part, .. } = it;
     let held = victim.held(StallKind::Request);
     let confidence = Confidence::of(view).with_samples(held.waits.total_count());
     let disk = view.block().device_name(*device);
@@ -136,12 +160,12 @@ fn finding(view: &View, groups: &Groups<'_>, it: &Own<'_>) -> Finding {
     lines.push(confidence.evidence(view));
     Finding {
         title: format!(
-            "{} {} {} for {}, which does only what {} asked for",
+            "{} {} {} for {}, nearly all of it for {} own requests",
             group_name(victim.group),
             words::verb(victim.group, "waits", "wait"),
             words::of_every_second(view.per_second(*ns)),
             ticked(&disk),
-            words::verb(victim.group, "it", "they")
+            words::verb(victim.group, "its", "their")
         ),
         device: Some(disk),
         victim: words::group_entity(view, victim.group),
@@ -192,7 +216,7 @@ fn calls(view: &View, victim: &Victim<'_>) -> Vec<Evidence> {
         .map(|(call, ns)| (call, ns, ns as f64 / total_ns as f64))
         .take_while(|(.., share)| *share >= LEAST_OF_CALL)
         .map(|(call, ns, share)| {
-            let note = format!("{} of its block IO: {call}", units::share(share));
+            let note = format!("{} of its block IO, on all disks: {call}", units::share(share));
             evidence(view, "in a call", ns as f64, Unit::Ns, Source::Sched.label(), note)
         })
         .collect()

@@ -45,24 +45,26 @@ fn who_waits_for_any_thread_while_a_client_waits_is_told_and_a_sleeper_is_a_rema
 /// Sessions that wait for each other in turn: who has its turn sleeps, but this is no waiting for news.
 #[test]
 fn who_takes_turns_while_clients_wait_is_more_than_a_remark() {
-    let of = |turns: &[bool]| {
+    let of_process = |other: ProcId, turns: &[bool]| {
         let mut scene = service(|_, _| vec![]);
-        let (api, other) = (ProcId(1), ProcId(2));
+        let api = ProcId(1);
         for &too in turns {
-            let woken = WokenBy::Thread { proc: other, call: "kill".into() };
-            let poll = SleptOn::Anonymous { name: "eventpo".into() };
-            let mut behind = behind(other, "postgres", Did::Slept(timer()));
+            let woken = WokenBy::Thread { proc: other, call: "futex".into() };
+            let mut behind = behind(other, "session", Did::Slept(timer()));
             behind[0].too = too;
-            let waits = (Slept { woken, ..slept("epoll_wait", poll) }, behind);
+            let waits = (Slept { woken, ..condition() }, behind);
             scene.slept_in_request(api, "worker-1", waits, 10 * S);
         }
         let report = judged(&scene);
         let told = report.findings.iter().find(|it| it.code == "OFF003").unwrap();
         (told.severity, told.title.contains("take turns"))
     };
+    let of = |turns: &[bool]| of_process(ProcId(1), turns);
     assert_eq!(of(&[true]), (Severity::Medium, true));
     assert_eq!(of(&[true, true, false]), (Severity::Medium, true));
     assert_eq!(of(&[true, false, false]), (Severity::Info, false));
+    // Nobody waits for it: it is told of what others do in turn.
+    assert_eq!(of_process(ProcId(2), &[true]), (Severity::Info, false));
 }
 
 /// A long poll, whose events a timer of another process makes: no timer is to blame.

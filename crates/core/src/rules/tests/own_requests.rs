@@ -4,7 +4,9 @@
 use super::disks::{host, requests, syncs};
 use super::judged;
 use crate::finding::{Report, Severity};
-use crate::recording::{DeviceBin, IoCulprit, ProcId, SleepState, Slept, SleptOn, WokenBy};
+use crate::recording::{
+    DevId, DeviceBin, IoCulprit, ProcId, SleepState, Slept, SleptOn, StallKind, WokenBy,
+};
 use crate::testkit::{MS, ProcessActivity, S, Scene, US};
 
 /// The first process of a scene.
@@ -60,6 +62,15 @@ fn who_waits_for_another_reason_has_no_remark_about_its_own_requests() {
     assert!(of(&alone, calm, (60_000, 200 * US)));
     assert!(of(&own, calm, (60_000, 200 * US)));
     assert!(!of(&other, calm, (60_000, 200 * US)), "beside others");
+    let unowned = |_: &mut Scene| vec![(IoCulprit::Device, 50), (IoCulprit::Writeback(None), 50)];
+    assert!(!of(&unowned, calm, (60_000, 200 * US)), "it is not known whose they are");
+    let journal = |scene: &mut Scene| {
+        let sda = DevId { major: 8, minor: 0 };
+        let other = scene.process("other", None);
+        scene.io_wait(0..S, other, StallKind::Sync, Some(sda), &[(100, MS)]);
+        vec![(IoCulprit::Device, 50), (IoCulprit::Filesystem, 50)]
+    };
+    assert!(!of(&journal, calm, (60_000, 200 * US)), "the journal may work for others");
     assert!(!of(&alone, calm, (600, 200 * US)), "too little");
     let full = DeviceBin { busy_ns: 10 * MS, depth_ns: 100 * MS, ios: 20, bytes: 81_920 };
     assert!(!of(&own, full, (1_000, 12 * MS)), "the disk is full");

@@ -4,13 +4,14 @@
 
 use super::waits::{self, For, Reason, Sleep, Waits};
 use crate::finding::{Area, Finding, Fix, Question, Severity, SleepKind};
-use crate::recording::{SleptOn, Source};
+use crate::recording::{ProcId, SleptOn, Source};
 use crate::rules::asleep::kind::{
     self, is_address_space, is_file_lock, is_kernel_lock, is_lock, keeps_client_waiting,
 };
 use crate::rules::words::{self, group_name};
 use crate::rules::{Check, Rule, Status, Verdict, severity};
 use crate::view::View;
+use std::collections::BTreeSet;
 
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "OFF003",
@@ -51,9 +52,10 @@ fn is_late((id, key, _): &Sleep<'_>) -> bool {
         && kind::of(*id, key) == SleepKind::WaitsForOthers
 }
 
-/// Whether the thread that ended it was waiting in the same way when it began, and was served first.
-fn is_turn((id, key, _): &Sleep<'_>) -> bool {
-    keeps_client_waiting(*id, key) && key.behind.first().is_some_and(|it| it.too)
+/// The process whose thread ended it, if that was waiting in the same way when it began, and was served first.
+fn turn_of((id, key, _): &Sleep<'_>) -> Option<ProcId> {
+    let first = key.behind.first().filter(|it| it.too && keeps_client_waiting(*id, key));
+    first.map(|it| it.proc)
 }
 
 fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
@@ -108,7 +110,9 @@ fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
         let all = waits.sleeps.iter().filter(|it| is(it));
         all.fold(0, |sum: u64, (.., ns)| sum.saturating_add(*ns)) > waits.ns / 2
     };
-    let takes_turns = is_most(&is_turn);
+    // Who is only told of what others do in turn is waited for by none of them.
+    let awaited: BTreeSet<ProcId> = waits.sleeps.iter().filter_map(turn_of).collect();
+    let takes_turns = is_most(&|it| turn_of(it).is_some() && awaited.contains(&it.0));
     // Who sleeps may be about to answer, or may have nothing to say: clients that ask to be told of events wait, too. They
     // do not take turns, but whether what is taken in turn has to be is not known.
     let is_open = matches!(behind.reason, Reason::Slept | Reason::NotSeen);

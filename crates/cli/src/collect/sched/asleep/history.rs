@@ -307,6 +307,21 @@ impl History {
         known.into_iter().flat_map(|known| known.sleeps.iter().rev()).take(most)
     }
 
+    /// The last of them that began before a time, the latest first.
+    pub(super) fn before(
+        &self,
+        it: Thread,
+        until_ns: u64,
+        most: usize,
+    ) -> impl Iterator<Item = &Sleep> {
+        let known = self.threads.get(&it.tid).filter(|known| known.tgid == it.tgid);
+        let earlier = known.map(|known| {
+            let end = known.sleeps.partition_point(|sleep| sleep.since_ns < until_ns);
+            known.sleeps.range(..end).rev().take(most)
+        });
+        earlier.into_iter().flatten()
+    }
+
     /// What a thread did in `from_ns..to_ns`, in parts that follow each other without gaps.
     pub(super) fn parts(&self, it: Thread, from_ns: u64, to_ns: u64) -> Vec<Part> {
         let mut parts = Parts { to_ns, at_ns: from_ns, all: Vec::new() };

@@ -312,6 +312,7 @@ impl Asleep {
                 self.add(&sleep, of(vec![]), sleep.stands_for_ns);
                 continue;
             }
+            let takes_turns = in_request && turns::before(&sleep, &self.history, &self.listening);
             let (history, tell) = (&self.history, &self.listening);
             let mut chains = Chains { history, tell, budget };
             let behind = chains.behind(&sleep, sleep.stands_for_ns);
@@ -321,12 +322,10 @@ impl Asleep {
                 let named =
                     |link: &Link<Slept>| NamedLink::of(link, self.names.of(roots, link.thread));
                 let mut behind: Vec<NamedLink> = path.iter().map(named).collect();
-                let before =
-                    in_request.then(|| turns::before(&sleep, &self.history, &self.listening));
                 if let Some(at) = turns::user(&sleep, &behind, &self.history) {
                     behind[at].too = true;
-                } else if before == Some(true)
-                    && let Some(first) = behind.first_mut()
+                } else if takes_turns
+                    && let Some(first) = behind.first_mut().filter(|it| !turns::asks(it))
                 {
                     first.too = true;
                 }

@@ -9,7 +9,8 @@ use deburr_bpf::sched::{Context, Sleep};
 
 /// Sleeps of a thread that are looked at.
 const LATELY: usize = 64;
-/// Between two sleeps of one wait, at most.
+/// Sleeps of one wait before the last, and the time between two, at most.
+const PARTS: usize = 2;
 const BETWEEN_NS: u64 = 2_000_000;
 
 /// Which thread of its process used what a thread waits for its turn on: a connection to another end, which the waiting
@@ -29,6 +30,11 @@ pub(super) fn user(sleep: &Sleep, behind: &[NamedLink], history: &History) -> Op
     history.lately(thread, LATELY).any(slept_on).then_some(user)
 }
 
+/// Whether a thread waited for an answer of another end, at which threads may take turns, too ([`user`]).
+pub(super) fn asks(link: &NamedLink) -> bool {
+    matches!(&link.did, history::Did::Slept(slept) if OtherEnd::of(slept).is_some())
+}
+
 /// Whether the thread that ended a sleep in which a client waited had its turn before: it was waiting in the same way, for another
 /// thread while a client of its own waited, when that wait began, and was served first. Who brings news to those that wait for
 /// any does not wait among them.
@@ -46,7 +52,10 @@ pub(super) fn before(sleep: &Sleep, history: &History, listening: &Listening) ->
             && began_ns(it, history, listening) < since_ns
     };
     waits_in_request(sleep, listening)
-        && history.lately(by, LATELY).take_while(|it| ended_ns(it) > since_ns).any(served_first)
+        && history
+            .before(by, ended_ns(sleep), LATELY)
+            .take_while(|it| ended_ns(it) > since_ns)
+            .any(served_first)
 }
 
 fn ended_ns(it: &Sleep) -> u64 {
@@ -60,14 +69,15 @@ fn waits_in_request(it: &Sleep, listening: &Listening) -> bool {
 /// When the wait began that ends with a sleep: who is first in a queue may sleep anew there.
 fn began_ns(sleep: &Sleep, history: &History, listening: &Listening) -> u64 {
     let own = Thread { tgid: sleep.tgid, tid: sleep.tid };
-    let earlier = history.lately(own, LATELY).filter(|it| it.since_ns < sleep.since_ns);
-    earlier
-        .take_while(|it| waits_in_request(it, listening))
-        .try_fold(sleep.since_ns, |began_ns, it| {
-            let goes_on = began_ns.saturating_sub(ended_ns(it)) <= BETWEEN_NS;
-            if goes_on { Ok(it.since_ns) } else { Err(began_ns) }
-        })
-        .unwrap_or_else(|began_ns| began_ns)
+    let mut began_ns = sleep.since_ns;
+    for it in history.before(own, sleep.since_ns, PARTS) {
+        let goes_on = began_ns.saturating_sub(ended_ns(it)) <= BETWEEN_NS;
+        if !goes_on || it.call != sleep.call || !waits_in_request(it, listening) {
+            break;
+        }
+        began_ns = it.since_ns;
+    }
+    began_ns
 }
 
 #[cfg(test)]
