@@ -52,10 +52,21 @@ fn is_late((id, key, _): &Sleep<'_>) -> bool {
         && kind::of(*id, key) == SleepKind::WaitsForOthers
 }
 
-/// The process whose thread ended it, if that was waiting in the same way when it began, and was served first.
+/// The process whose thread ended it, if that was waiting in the same way when it began, and was served first. Who is only told of
+/// what others do in turn is waited for by none of them.
 fn turn_of((id, key, _): &Sleep<'_>) -> Option<ProcId> {
     let first = key.behind.first().filter(|it| it.too && keeps_client_waiting(*id, key));
     first.map(|it| it.proc)
+}
+
+/// Who sleeps may be about to answer, or may have nothing to say: clients that ask to be told of events wait, too. They do not take
+/// turns, but whether what is taken in turn has to be is not known.
+fn severity_of(severity: Severity, reason: Reason, takes_turns: bool) -> Severity {
+    match reason {
+        Reason::Slept | Reason::NotSeen if takes_turns => severity.min(Severity::Medium),
+        Reason::Slept | Reason::NotSeen => Severity::Info,
+        _ => severity,
+    }
 }
 
 fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
@@ -110,17 +121,9 @@ fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
         let all = waits.sleeps.iter().filter(|it| is(it));
         all.fold(0, |sum: u64, (.., ns)| sum.saturating_add(*ns)) > waits.ns / 2
     };
-    // Who is only told of what others do in turn is waited for by none of them.
     let awaited: BTreeSet<ProcId> = waits.sleeps.iter().filter_map(turn_of).collect();
     let takes_turns = is_most(&|it| turn_of(it).is_some() && awaited.contains(&it.0));
-    // Who sleeps may be about to answer, or may have nothing to say: clients that ask to be told of events wait, too. They
-    // do not take turns, but whether what is taken in turn has to be is not known.
-    let is_open = matches!(behind.reason, Reason::Slept | Reason::NotSeen);
-    let severity = match is_open {
-        true if takes_turns => severity.min(Severity::Medium),
-        true => Severity::Info,
-        false => severity,
-    };
+    let severity = severity_of(severity, behind.reason, takes_turns);
     let late = if takes_turns { format!("{late}: they take turns") } else { late };
     let of_clients = |(id, key, _): &Sleep<'_>| keeps_client_waiting(*id, key);
     let meanwhile = if is_most(&of_clients) { ", while clients wait for its answers," } else { "" };
