@@ -6,13 +6,11 @@ use rusqlite::Connection;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A thread for each connection, which wants a lock of the interpreter before it answers; a holder; and waits of the same kind for
-/// which nobody waits: those of workers without work, and of a connection's thread after its answer.
-const SERVER: &str = r#"
-import os, queue, signal, socket, sys, threading, time
+/// What the servers share: how long a call took without the waiting for a CPU, and clients that are processes of their own.
+const PRELUDE: &str = r#"
+import collections, os, queue, select, signal, socket, sys, threading, time
 stop = time.monotonic() + 3.0
-row, work, rest = threading.Lock(), queue.SimpleQueue(), threading.Semaphore(0)
-own, spent = threading.local(), {"row": 0.0, "rest": 0.0}
+own, spent, clients = threading.local(), collections.Counter(), []
 
 def delayed():
     # How long it waits for a CPU is no sleep.
@@ -22,8 +20,41 @@ def delayed():
 
 def timed(name, call):
     begin = time.monotonic() - delayed()
-    call()
-    spent[name] += time.monotonic() - delayed() - begin
+    result = call()
+    # Threads add to what is their own: others may be in the middle of it.
+    spent[name, threading.get_ident()] += time.monotonic() - delayed() - begin
+    return result
+
+def waited(name):
+    return sum(took for (of, _), took in spent.items() if of == name)
+
+def start(ask, number):
+    for _ in range(number):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                ask()
+            finally:
+                os._exit(0)
+        clients.append(pid)
+
+def serve_with(works, said):
+    threads = [threading.Thread(target=work, args=args) for work, *args in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with open(sys.argv[1], "w") as told:
+        told.write(f"{os.getpid()} {said()}")
+    for pid in clients:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+"#;
+
+/// A thread for each connection, which wants a lock of the interpreter before it answers; a holder; and waits of the same kind for
+/// which nobody waits: those of workers without work, and of a connection's thread after its answer.
+const SERVER: &str = r#"
+row, work, rest = threading.Lock(), queue.SimpleQueue(), threading.Semaphore(0)
 
 listening = socket.socket()
 listening.bind(("127.0.0.1", 0))
@@ -36,15 +67,7 @@ def ask():
         connection.send(b"x")
         connection.recv(1)
 
-clients = []
-for _ in range(2):
-    pid = os.fork()
-    if pid == 0:
-        try:
-            ask()
-        finally:
-            os._exit(0)
-    clients.append(pid)
+start(ask, 2)
 
 def serve(connection):
     while time.monotonic() < stop:
@@ -75,16 +98,7 @@ def idle():
         work.get()
 
 works = [(serve, listening.accept()[0]) for _ in clients] + [(hold,), (tick,), (idle,), (idle,)]
-threads = [threading.Thread(target=work, args=args) for work, *args in works]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-with open(sys.argv[1], "w") as told:
-    told.write(f"{os.getpid()} {spent['row']} {spent['rest']}")
-for pid in clients:
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+serve_with(works, lambda: f"{waited('row')} {waited('rest')}")
 "#;
 
 #[test]
@@ -102,7 +116,7 @@ fn try_waits_in_requests() {
     let [recording, told] = ["x.deburr", "told"].map(|name| scratch.path().join(name));
     let mut record = Command::new(env!("CARGO_BIN_EXE_deburr"));
     record.args(["record", "-q", "-o"]).arg(&recording);
-    record.args(["--", "python3", "-c", SERVER]).arg(&told);
+    record.args(["--", "python3", "-c"]).arg(format!("{PRELUDE}{SERVER}")).arg(&told);
     assert!(record.stdin(Stdio::null()).stdout(Stdio::null()).status().unwrap().success());
     let text = std::fs::read_to_string(&told).unwrap();
     let [pid, row, rest] = text.split(' ').collect::<Vec<_>>()[..] else { panic!("{text}") };
@@ -147,21 +161,7 @@ fn finding(report: &serde_json::Value) -> &serde_json::Value {
 /// ask again at once. It counts how long threads wait for the row. The other mode: workers that a dispatcher gives connections with
 /// something to read, which wait for the second half of it, and give them back; it counts how long they are without work.
 const SESSIONS: &str = r#"
-import collections, os, queue, select, signal, socket, sys, threading, time
 told, family, mode = sys.argv[1:]
-stop = time.monotonic() + 3.0
-own, spent = threading.local(), collections.Counter()
-
-def delayed():
-    if not hasattr(own, "schedstat"):
-        own.schedstat = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
-    return int(os.pread(own.schedstat, 99, 0).split()[1]) / 1e9
-
-def timed(call):
-    begin = time.monotonic() - delayed()
-    result = call()
-    spent[threading.get_ident()] += time.monotonic() - delayed() - begin
-    return result
 
 if family == "unix":
     listening = socket.socket(socket.AF_UNIX)
@@ -180,15 +180,7 @@ def ask():
         connection.send(b"y")
         connection.recv(1)
 
-clients = []
-for _ in range(4):
-    pid = os.fork()
-    if pid == 0:
-        try:
-            ask()
-        finally:
-            os._exit(0)
-    clients.append(pid)
+start(ask, 4)
 connections = [listening.accept()[0] for _ in clients]
 
 guard, waiting, held = threading.Lock(), collections.deque(), False
@@ -202,7 +194,7 @@ def acquire():
         turn = threading.Lock()
         turn.acquire()
         waiting.append(turn)
-    timed(turn.acquire)
+    timed("turn", turn.acquire)
 
 def release():
     global held
@@ -228,7 +220,7 @@ work, back = queue.SimpleQueue(), queue.SimpleQueue()
 
 def worker():
     while True:
-        connection = timed(work.get)
+        connection = timed("work", work.get)
         if connection is None:
             return
         read(connection)
@@ -251,16 +243,7 @@ if mode == "turns":
     works = [(serve, it) for it in connections]
 else:
     works = [(dispatch,)] + [(worker,)] * 6
-threads = [threading.Thread(target=it, args=args) for it, *args in works]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-with open(told, "w") as file:
-    file.write(f"{os.getpid()} {sum(spent.values())}")
-for pid in clients:
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+serve_with(works, lambda: waited("turn") + waited("work"))
 "#;
 
 /// Seconds in which threads of the server waited, by its own count, and slept in `futex` while a client waited and otherwise, by
@@ -269,7 +252,8 @@ fn sessions(family: &str, mode: &str) -> (f64, f64, f64, serde_json::Value) {
     let scratch = tempfile::tempdir().unwrap();
     let [recording, told] = ["x.deburr", "told"].map(|name| scratch.path().join(name));
     let mut record = Command::new(env!("CARGO_BIN_EXE_deburr"));
-    record.args(["record", "-q", "-o"]).arg(&recording).args(["--", "python3", "-c", SESSIONS]);
+    record.args(["record", "-q", "-o"]).arg(&recording).args(["--", "python3", "-c"]);
+    record.arg(format!("{PRELUDE}{SESSIONS}"));
     record.arg(&told).args([family, mode]).stdin(Stdio::null()).stdout(Stdio::null());
     assert!(record.status().unwrap().success());
     let text = std::fs::read_to_string(&told).unwrap();

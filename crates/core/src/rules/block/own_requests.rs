@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! BLK008: a process waits for a disk that does nothing but what it asks for, as fast as it can.
+//! BLK008: a process waits for a disk, nearly all of that for its own requests, and no other rule has a reason for it.
 
 use super::support::clocks::Compared;
 use super::support::overload::{Overload, SLOW, SLOW_ROTATING, device_loss};
@@ -15,7 +15,7 @@ use crate::text::units;
 use crate::view::block::{Neighbour, Shares, main_device};
 use crate::view::{Groups, View, waits};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const OWN_PART: Limit = Limit {
     name: "own_part",
@@ -61,17 +61,19 @@ struct Own<'g> {
     device: DevId,
     ns: u64,
     part: f64,
-    /// What it reads again, which is left out.
-    again_ns: u64,
 }
 
 fn check(view: &View) -> Verdict {
     let groups = view.groups();
+    let syncing = syncing(view, &groups);
     let all = Victim::all(view, &groups).into_iter();
-    let mut all: Vec<Own<'_>> = all.filter_map(|victim| own(view, &groups, victim)).collect();
+    let mut all: Vec<Own<'_>> =
+        all.filter_map(|victim| own(view, &groups, &syncing, victim)).collect();
     all.sort_by_key(|it| (Reverse(it.ns), it.victim.at));
-    let found = all.iter().filter(|it| is_found(view, &groups, it)).take(MAX_VICTIMS);
-    let found: Vec<Finding> = found.map(|it| finding(view, &groups, it)).collect();
+    let much = all.iter().filter(|it| is_much(view, it)).map(|it| it.without_read_again(view));
+    let found = much.filter(|it| is_much(view, it) && !has_a_reason(view, &groups, it));
+    let found: Vec<Finding> =
+        found.take(MAX_VICTIMS).map(|it| finding(view, &groups, &it)).collect();
     if !found.is_empty() {
         return Verdict::Fired(found);
     }
@@ -89,12 +91,33 @@ fn check(view: &View) -> Verdict {
     Verdict::Quiet { closest }
 }
 
-fn own<'g>(view: &View, groups: &Groups<'_>, victim: Victim<'g>) -> Option<Own<'g>> {
+/// The groups that wait for syncs, by disk; `None` = on a disk that is not known.
+type Syncing = BTreeMap<Option<DevId>, BTreeSet<Option<usize>>>;
+
+fn syncing(view: &View, groups: &Groups<'_>) -> Syncing {
+    let mut all = Syncing::new();
+    for (proc, kind, device) in view.block().waits().keys() {
+        if *kind == StallKind::Sync {
+            let disk = device.map(|device| view.block().disk_of(device));
+            all.entry(disk).or_default().insert(groups.index_of(*proc));
+        }
+    }
+    all
+}
+
+fn own<'g>(
+    view: &View,
+    groups: &Groups<'_>,
+    syncing: &Syncing,
+    victim: Victim<'g>,
+) -> Option<Own<'g>> {
     let device = main_device(view, groups, victim.at)?;
     let shares = Shares::of(view, groups, victim.at, Some(device));
     let beside = |whom| shares.beside.get(&whom).copied().unwrap_or(0);
     let mut own_ns = shares.own_ns + beside(Neighbour::Device);
-    if !others_sync(view, groups, victim.at, device) {
+    // Where others wait for syncs, the journal may work for them.
+    let here = [Some(device), None].into_iter().filter_map(|disk| syncing.get(&disk)).flatten();
+    if here.into_iter().all(|&group| group == Some(victim.at)) {
         own_ns += beside(Neighbour::Filesystem);
     }
     let part = own_ns as f64 / shares.total_ns().max(1) as f64;
@@ -102,43 +125,38 @@ fn own<'g>(view: &View, groups: &Groups<'_>, victim: Victim<'g>) -> Option<Own<'
     let slept_ns = victim.group.usage.as_ref().map_or(own_ns, |usage| {
         usage.states.block_io_ns.saturating_add(usage.states.uninterruptible_ns)
     });
-    let again_ns = reads_again_ns(view, victim.group);
-    let ns = own_ns.min(slept_ns).saturating_sub(again_ns);
-    (ns > 0).then_some(Own { victim, device, ns, part, again_ns })
+    let ns = own_ns.min(slept_ns);
+    (ns > 0).then_some(Own { victim, device, ns, part })
 }
 
-/// Whether other groups wait for syncs on a disk: the journal may work for them.
-fn others_sync(view: &View, groups: &Groups<'_>, victim: usize, device: DevId) -> bool {
-    view.block().waits().iter().any(|((proc, kind, at), _)| {
-        *kind == StallKind::Sync
-            && groups.index_of(*proc) != Some(victim)
-            && at.is_none_or(|at| view.block().disk_of(at) == device)
-    })
-}
-
-/// Whether it loses enough, and neither others, nor the device, nor the kernel's clocks, nor a lack of memory are the reason: these
-/// have rules of their own.
-fn is_found(view: &View, groups: &Groups<'_>, it: &Own<'_>) -> bool {
-    let Own { victim, device, ns, again_ns, .. } = it;
-    if !is_much(view, it) {
-        return false;
+impl Own<'_> {
+    /// The same without the waiting to read again what was in memory (MEM003).
+    fn without_read_again(&self, view: &View) -> Self {
+        let again_ns = reads_again_ns(view, self.victim.group);
+        Self { victim: self.victim.clone(), ns: self.ns.saturating_sub(again_ns), ..*self }
     }
-    let Some(activity) = view.block().activity().get(device) else { return false };
-    let overload = Overload::of(view, *device, activity);
-    if overload != Overload::Stretches
-        || device_loss(view, groups, victim, *device, overload).is_some()
-    {
-        return false;
-    }
-    let stalls = victim.on_device(view, *device, &[StallKind::Request, StallKind::Sync]);
-    let compared = Compared::new(view, *device, &stalls);
-    !compared.blames_passes() && !compared.blames_commits() && again_ns < ns
 }
 
+/// Whether it loses enough.
 fn is_much(view: &View, it: &Own<'_>) -> bool {
     it.part >= OWN_PART.value
         && view.per_second(it.ns) as f64 >= OWN_LOST.value * 1e6
         && it.victim.share(it.ns) >= OWN_SHARE.value
+}
+
+/// Whether the disk, or one of the kernel's clocks, is the reason, or that is not known: these have rules of their own.
+fn has_a_reason(view: &View, groups: &Groups<'_>, it: &Own<'_>) -> bool {
+    let Own { victim, device, .. } = it;
+    let Some(activity) = view.block().activity().get(device) else { return true };
+    let overload = Overload::of(view, *device, activity);
+    if overload != Overload::Stretches
+        || device_loss(view, groups, victim, *device, overload).is_some()
+    {
+        return true;
+    }
+    let stalls = victim.on_device(view, *device, &[StallKind::Request, StallKind::Sync]);
+    let compared = Compared::new(view, *device, &stalls);
+    compared.blames_passes() || compared.blames_commits()
 }
 
 fn finding(view: &View, groups: &Groups<'_>, it: &Own<'_>) -> Finding {

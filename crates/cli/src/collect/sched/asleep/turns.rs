@@ -120,6 +120,31 @@ mod tests {
         assert!(!has_turn_before(&[first, own], goes_on), "the other came later");
     }
 
+    /// Sleeps are told a second later: the thread has slept many times since.
+    #[test]
+    fn what_came_later_hides_no_turn() {
+        let first = waits(OTHER, 10, 50, THIRD);
+        let later = |at| Sleep { client: None, ..waits(OTHER, at, at + 1, THIRD) };
+        let mut all = vec![first];
+        all.extend((100..).step_by(2).map(later).take(2 * LATELY));
+        assert!(has_turn_before(&all, waits(ONE, 20, 90, OTHER)));
+    }
+
+    /// An answer may be what threads take turns at themselves, which is told of it.
+    #[test]
+    fn who_waits_for_an_answer_is_told_apart() {
+        use super::super::kind::Slept;
+        use super::super::kind::tests::inet;
+        let listening = Listening::of(7, 80, 40_000);
+        let did = |object| {
+            let slept = Slept::of(&sleep(object, Context::SoftIrq), &listening).unwrap();
+            let did = history::Did::Slept(slept);
+            NamedLink { tgid: 7, name: String::new(), too: false, did }
+        };
+        assert!(asks(&did(inet(40_000))));
+        assert!(!asks(&did(inet(80))) && !asks(&did(Object::None)));
+    }
+
     /// Threads that wait for news have them from one that did not wait, or waited for something else.
     #[test]
     fn who_brings_news_takes_no_turns() {
