@@ -3,19 +3,18 @@
 
 use super::support::clocks::Compared;
 use super::support::overload::{Overload, SLOW, SLOW_ROTATING, device_loss};
+use super::support::own_waits::Own;
 use super::support::victims::{Victim, WAITED_PART};
 use super::support::{files, saturation, shares};
 use crate::finding::{Area, Confirm, Evidence, Finding, Fix, Question, Severity, Unit};
-use crate::recording::{DevId, SleepState, SleptOn, Source, StallKind};
+use crate::recording::{SleepState, SleptOn, Source, StallKind};
 use crate::rules::confidence::Confidence;
-use crate::rules::memory::reads_again_ns;
 use crate::rules::words::{self, evidence, group_name, ticked};
 use crate::rules::{Check, Limit, Rule, Status, Verdict};
 use crate::text::units;
-use crate::view::block::{Neighbour, Shares, main_device};
 use crate::view::{Groups, View, waits};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 const OWN_PART: Limit = Limit {
     name: "own_part",
@@ -55,21 +54,9 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check: Check::Recording(check),
 };
 
-/// A group that waits for its own requests.
-struct Own<'g> {
-    victim: Victim<'g>,
-    device: DevId,
-    ns: u64,
-    part: f64,
-}
-
 fn check(view: &View) -> Verdict {
     let groups = view.groups();
-    let syncing = syncing(view, &groups);
-    let all = Victim::all(view, &groups).into_iter();
-    let mut all: Vec<Own<'_>> =
-        all.filter_map(|victim| own(view, &groups, &syncing, victim)).collect();
-    all.sort_by_key(|it| (Reverse(it.ns), it.victim.at));
+    let all = Own::all(view, &groups);
     let much = all.iter().filter(|it| is_much(view, it)).map(|it| it.without_read_again(view));
     let found = much.filter(|it| is_much(view, it) && !has_a_reason(view, &groups, it));
     let found: Vec<Finding> =
@@ -89,52 +76,6 @@ fn check(view: &View) -> Verdict {
         None => "no process waited for requests of its own".into(),
     };
     Verdict::Quiet { closest }
-}
-
-/// The groups that wait for syncs, by disk; `None` = on a disk that is not known.
-type Syncing = BTreeMap<Option<DevId>, BTreeSet<Option<usize>>>;
-
-fn syncing(view: &View, groups: &Groups<'_>) -> Syncing {
-    let mut all = Syncing::new();
-    for (proc, kind, device) in view.block().waits().keys() {
-        if *kind == StallKind::Sync {
-            let disk = device.map(|device| view.block().disk_of(device));
-            all.entry(disk).or_default().insert(groups.index_of(*proc));
-        }
-    }
-    all
-}
-
-fn own<'g>(
-    view: &View,
-    groups: &Groups<'_>,
-    syncing: &Syncing,
-    victim: Victim<'g>,
-) -> Option<Own<'g>> {
-    let device = main_device(view, groups, victim.at)?;
-    let shares = Shares::of(view, groups, victim.at, Some(device));
-    let beside = |whom| shares.beside.get(&whom).copied().unwrap_or(0);
-    let mut own_ns = shares.own_ns + beside(Neighbour::Device);
-    // Where others wait for syncs, the journal may work for them.
-    let here = [Some(device), None].into_iter().filter_map(|disk| syncing.get(&disk)).flatten();
-    if here.into_iter().all(|&group| group == Some(victim.at)) {
-        own_ns += beside(Neighbour::Filesystem);
-    }
-    let part = own_ns as f64 / shares.total_ns().max(1) as f64;
-    // What no thread was off its CPU for was waited for by none.
-    let slept_ns = victim.group.usage.as_ref().map_or(own_ns, |usage| {
-        usage.states.block_io_ns.saturating_add(usage.states.uninterruptible_ns)
-    });
-    let ns = own_ns.min(slept_ns);
-    (ns > 0).then_some(Own { victim, device, ns, part })
-}
-
-impl Own<'_> {
-    /// The same without the waiting to read again what was in memory (MEM003).
-    fn without_read_again(&self, view: &View) -> Self {
-        let again_ns = reads_again_ns(view, self.victim.group);
-        Self { victim: self.victim.clone(), ns: self.ns.saturating_sub(again_ns), ..*self }
-    }
 }
 
 /// Whether it loses enough.

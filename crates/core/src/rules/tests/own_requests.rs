@@ -33,6 +33,25 @@ fn who_waits_for_its_own_requests_has_a_remark_with_the_calls() {
     assert!(notes.into_iter().any(|it| it.contains("`fdatasync` of `/data/appendonly.aof`")));
 }
 
+/// A sync waits for a flush of the disk's cache, too, which is for all that sync there.
+#[test]
+fn what_syncs_take_beyond_their_requests_is_their_own_where_nobody_else_syncs() {
+    let lost_ns_per_s = |slept_ns: u64, others_waits: u64| {
+        let mut scene = syncs();
+        scene.did(STORE, &ProcessActivity { block_io_ns: slept_ns, ..ProcessActivity::default() });
+        let sda = Some(DevId { major: 8, minor: 0 });
+        scene.io_wait(0..S, STORE, StallKind::Sync, sda, &[(60_000, 250 * US)]);
+        let other = scene.process("other", None);
+        scene.io_wait(0..S, other, StallKind::Sync, sda, &[(others_waits, MS)]);
+        let report = judged(&scene);
+        let it = report.findings.iter().find(|it| it.code == "BLK008");
+        it.map(|it| it.cost.lost_ns_per_s)
+    };
+    assert_eq!(lost_ns_per_s(6 * S, 10), Some(500 * MS));
+    assert_eq!(lost_ns_per_s(6 * S, 1_000), Some(360 * MS));
+    assert_eq!(lost_ns_per_s(0, 10), Some(400 * MS), "no more than the ledger has");
+}
+
 /// The same waiting, with a reason that has a rule of its own.
 #[test]
 fn who_waits_for_another_reason_has_no_remark_about_its_own_requests() {

@@ -13,6 +13,7 @@ pub(super) mod hung;
 pub(super) mod journals;
 pub(super) mod knobs;
 pub(super) mod overload;
+pub(super) mod own_waits;
 pub(super) mod pass_lines;
 pub(super) mod pass_remedies;
 pub(super) mod rhythms;
