@@ -62,7 +62,13 @@ struct sock {
 
 /* --- TCP --- */
 
+/* Who has a local port. */
+struct inet_bind_bucket {
+	__u8 fastreuse; /* a signed number: negative if only connect() has chosen the port */
+};
+
 struct inet_connection_sock {
+	struct inet_bind_bucket *icsk_bind_hash;
 	__u32 icsk_rto;
 	__u8 icsk_retransmits;
 	__u8 icsk_pending;

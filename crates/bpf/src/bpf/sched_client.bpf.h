@@ -80,6 +80,18 @@ static __always_inline __u32 reader_of(__u64 *cell, __u64 sock)
 	return reader ? *reader : 0;
 }
 
+/*
+ * Whether its process has opened this connection of TCP itself, and has not bound it to a port: so
+ * it asks there, and is not asked. An accepted one shares its port with the listener, which was
+ * bound, or chose one (__inet_hash_connect and inet_csk_update_fastreuse note which it was).
+ */
+static __always_inline bool is_opened_here(__u64 *cell, __u64 sock)
+{
+	__u64 port = ADDRESS_AT(cell, struct inet_connection_sock, sock, icsk_bind_hash);
+
+	return port && (NUMBER_AT(struct inet_bind_bucket, port, fastreuse) & 0x80);
+}
+
 /* Whether the thread is the only one that serves its client, and serves no other one: of workers
  * that are given connections, another one may have read what the client asked. */
 static __always_inline bool serves_alone(struct sched_watch *w, __u64 *cell)
@@ -250,10 +262,11 @@ static __always_inline void note_client(struct sched_sleep *sleep, struct sched_
 	__u16 port = NUMBER_AT(struct sock, sock, __sk_common.skc_num);
 	__u64 many;
 
-	if (!is_unread(sock) || (client_of(w) != sock && owes_answer(w, cell)))
+	if (!is_unread(sock) || (client_of(w) != sock && owes_answer(w, cell)) ||
+	    is_opened_here(cell, sock))
 		return;
 	many = w->client & CLIENT_MANY;
-	/* Connections that its process has opened itself have other ports. */
+	/* Connections that its process has opened from a port that it chose have other ports. */
 	if (w->client_port == port && serves_another(w, cell, sock))
 		many = CLIENT_MANY;
 	w->client = sock | many | (sleep->ready ? CLIENT_POLLED : 0);

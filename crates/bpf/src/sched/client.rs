@@ -6,8 +6,8 @@ use crate::skel::sched::types::sched_sleep;
 /// A client that waits for an answer of the thread, which has read what it asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Client {
-    /// On a connection of TCP with this own port: the thread has sent nothing on it since. The connection may be one that its
-    /// process has opened itself.
+    /// On a connection of TCP with this own port: the thread has sent nothing on it since. Its
+    /// process may have opened it itself, from a port that it chose.
     Port(u16),
     /// The process that has opened a connection of a unix socket, and sleeps in a call on that one alone.
     Process(u32),

@@ -158,7 +158,8 @@ fn finding(report: &serde_json::Value) -> &serde_json::Value {
 }
 
 /// A thread for each connection, of which one at a time holds a row while it naps, in the order in which they asked; clients that
-/// ask again at once. It counts how long threads wait for the row. The other mode: workers that a dispatcher gives connections with
+/// ask again at once. Each thread has a connection of its own to a database, which has greeted it. It counts how long threads wait
+/// for the row. The other mode: workers that a dispatcher gives connections with
 /// something to read, which wait for the second half of it, and give them back; it counts how long they are without work.
 const SESSIONS: &str = r#"
 told, family, mode = sys.argv[1:]
@@ -182,6 +183,19 @@ def ask():
 
 start(ask, 4)
 connections = [listening.accept()[0] for _ in clients]
+
+database = socket.socket()
+database.bind(("127.0.0.1", 0))
+database.listen(8)
+
+def greet():
+    ends = [database.accept()[0] for _ in connections]
+    time.sleep(0.010)
+    for end in ends:
+        end.send(b"x")
+    time.sleep(60)
+
+start(greet, 1)
 
 guard, waiting, held = threading.Lock(), collections.deque(), False
 
@@ -209,6 +223,9 @@ def read(connection):
     connection.recv(1)
 
 def serve(connection):
+    # What it has read there first is no question of a client.
+    asks = socket.create_connection(database.getsockname())
+    asks.recv(1)
     while time.monotonic() < stop:
         read(connection)
         acquire()
