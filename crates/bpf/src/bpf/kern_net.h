@@ -49,8 +49,13 @@ struct sk_buff_head {
 	__u32 qlen;
 };
 
+typedef struct {
+	unsigned int owned; /* by a thread */
+} socket_lock_t;
+
 struct sock {
 	struct sock_common __sk_common;
+	socket_lock_t sk_lock;
 	struct sk_buff_head sk_receive_queue;
 	__u32 sk_ack_backlog; /* clients that wait for accept */
 	__u16 sk_type;
@@ -83,8 +88,6 @@ struct tcp_sock {
 	__u32 srtt_us;
 	__u32 total_retrans;
 	__u32 write_seq; /* number of the next byte that its process sends */
-	__u32 snd_una;   /* of the first one that is not acknowledged */
-	__u32 snd_wl1;   /* of the first one of what came last, on the other end's side */
 	/* What arrived, up to which number without a gap, and up to which its process has read. */
 	__u64 bytes_received;
 	__u32 rcv_nxt;

@@ -2,12 +2,13 @@
 /*
  * Whether a client waits for the answer of a thread that sleeps. Included by sched.bpf.c only.
  *
- * Of each watched thread it is known on which connection it last found something to read. TCP
- * counts what is sent: if nothing was since, an answer is due. Unix sockets count nothing, so there
- * the other end must be seen to wait.
+ * Of each watched thread it is known on which connection it last read something. TCP counts what is
+ * read and what is sent: if nothing was since, an answer is due. Nobody tells of what is read from
+ * unix sockets: there it is known who found something to read after a sleep, and the other end must
+ * be seen to wait.
  */
 
-/* A connection of a watched thread. */
+/* A unix socket that a watched thread has accepted. */
 struct client_key {
 	__u64 sock;
 	__u64 number;
@@ -23,8 +24,23 @@ struct {
 	__type(value, __u32);
 } client_readers SEC(".maps");
 
-/* Of the kernel's clock that tells when something came. */
-const volatile __u64 jiffy_ns = 10000000;
+/* How often threads of a process read from another client than before: while that one still waits
+ * for an answer, or after it had one. */
+struct client_changes {
+	__u32 waits;
+	__u32 answered;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, struct client_changes);
+} client_changes SEC(".maps");
+
+/* Of so many changes, one to the next client while the one before waits is no rule: some messages
+ * have no answer. */
+#define CHANGES_OF_ONE 64
 
 /* Sleeps that are looked at for a client beside those that have a record, after each that has one.
  */
@@ -126,42 +142,19 @@ static __always_inline bool has_client(struct sched_watch *w, __u64 *cell)
 	       NUMBER_AT(struct sock, sock, __sk_common.skc_state) == TCP_ESTABLISHED;
 }
 
-static __always_inline bool is_unread(__u64 sock)
+/* It changes with all that is sent or read on a connection of TCP: both numbers only ever grow. */
+static __always_inline __u32 sent_and_read(__u64 sock)
 {
-	return NUMBER_AT(struct tcp_sock, sock, rcv_nxt) !=
+	return NUMBER_AT(struct tcp_sock, sock, write_seq) +
 	       NUMBER_AT(struct tcp_sock, sock, copied_seq);
 }
 
-/*
- * Whether what came last on a connection of TCP was something to read, before the sleep was half
- * over (to a jiffy), which was read, and all that was sent has been acknowledged with it: who sends
- * an answer waits for a later segment that does (in tcp_input.c, tcp_update_wl notes the number at
- * which the last of them began; one without anything to read begins where the next one will).
+/* Whether the thread was the last to read from its connection of TCP, and nothing was sent since.
  */
-static __always_inline bool was_asked_last(struct sched_sleep *sleep, __u64 sock)
-{
-	__u32 ago = (__u32)bpf_jiffies64() -
-		    NUMBER_AT(struct inet_connection_sock, sock, icsk_ack.lrcvtime);
-
-	return (ago + 1ULL) * jiffy_ns >= sleep->slept_ns / 2 && !is_unread(sock) &&
-	       NUMBER_AT(struct tcp_sock, sock, snd_una) ==
-		       NUMBER_AT(struct tcp_sock, sock, write_seq) &&
-	       NUMBER_AT(struct tcp_sock, sock, snd_wl1) !=
-		       NUMBER_AT(struct tcp_sock, sock, rcv_nxt);
-}
-
-/* Whether nothing was sent on its connection of TCP since. */
-static __always_inline bool has_sent_nothing(struct sched_watch *w)
-{
-	__u64 sock = client_of(w);
-
-	return !(w->client & CLIENT_UNIX) &&
-	       NUMBER_AT(struct tcp_sock, sock, write_seq) == w->client_seq;
-}
-
 static __always_inline bool owes_answer(struct sched_watch *w, __u64 *cell)
 {
-	return has_client(w, cell) && has_sent_nothing(w);
+	return !(w->client & CLIENT_UNIX) && has_client(w, cell) &&
+	       sent_and_read(client_of(w)) == w->client_seq;
 }
 
 /*
@@ -217,6 +210,32 @@ static __always_inline __u32 unix_asker(struct sched_sleep *sleep, __u64 *cell, 
 }
 
 /*
+ * Whether threads of that process serve one client at a time. An event loop serves several, and the
+ * threads of a runtime those whose tasks they happen to run: they read what others answer.
+ */
+static __always_inline bool serve_one(__u32 tgid)
+{
+	struct client_changes *seen = bpf_map_lookup_elem(&client_changes, &tgid);
+
+	return !seen || seen->waits * CHANGES_OF_ONE <= seen->answered;
+}
+
+static __always_inline void note_change(__u32 tgid, bool waits)
+{
+	struct client_changes *seen = bpf_map_lookup_elem(&client_changes, &tgid), first = {};
+
+	/* Threads may count at once, and one be lost. */
+	if (seen && waits)
+		seen->waits++;
+	else if (seen)
+		seen->answered++;
+	first.waits = waits;
+	first.answered = !waits;
+	if (!seen)
+		bpf_map_update_elem(&client_changes, &tgid, &first, BPF_ANY);
+}
+
+/*
  * Of a sleep on no socket: who waits for an answer. A thread that sleeps on something else while
  * its client has asked for nothing may serve other clients next, and that one may be served by
  * others.
@@ -225,57 +244,22 @@ static __always_inline void note_awaited(struct sched_sleep *sleep, struct sched
 					 __u64 *cell)
 {
 	__u64 sock = client_of(w);
-	bool alone;
 
-	if (!has_client(w, cell))
-		return;
-	alone = serves_alone(w, cell);
-	if (w->client & CLIENT_UNIX) {
-		if (alone)
-			sleep->peer = unix_asker(sleep, cell, sock);
-		if (!sleep->peer && !NUMBER_AT(struct sock, sock, sk_receive_queue.qlen))
-			w->client &= CLIENT_MANY;
+	if (!(w->client & CLIENT_UNIX)) {
+		if (owes_answer(w, cell) &&
+		    (*(__u64 *)sleep->kind == EVENTPOLL || serve_one(sleep->tgid)))
+			sleep->local_port = w->client_port;
 		return;
 	}
-	if (alone && (has_sent_nothing(w) || was_asked_last(sleep, sock)))
-		sleep->local_port = w->client_port;
-	else if (!is_unread(sock))
+	if (!has_client(w, cell))
+		return;
+	if (serves_alone(w, cell))
+		sleep->peer = unix_asker(sleep, cell, sock);
+	if (!sleep->peer && !NUMBER_AT(struct sock, sock, sk_receive_queue.qlen))
 		w->client &= CLIENT_MANY;
 }
 
-/* At the end of each sleep, also of those of which nothing is told: something has come on that
- * connection. What came in the middle of a sleep was not waited for at its beginning, so this comes
- * after owes_answer. */
-static __always_inline void note_request(struct sched_watch *w, __u64 *cell)
-{
-	__u64 sock = client_of(w);
-
-	if (sock && !(w->client & CLIENT_UNIX) && is_unread(sock) && has_client(w, cell))
-		w->client_seq = NUMBER_AT(struct tcp_sock, sock, write_seq);
-}
-
-/* There is something to read on this connection. One that waits for an answer stays remembered:
- * what is asked meanwhile, on others, is asked on its behalf. */
-static __always_inline void note_client(struct sched_sleep *sleep, struct sched_watch *w,
-					__u64 *cell, __u64 sock)
-{
-	__u16 port = NUMBER_AT(struct sock, sock, __sk_common.skc_num);
-	__u64 many;
-
-	if (!is_unread(sock) || (client_of(w) != sock && owes_answer(w, cell)) ||
-	    is_opened_here(cell, sock))
-		return;
-	many = w->client & CLIENT_MANY;
-	/* Connections that its process has opened from a port that it chose have other ports. */
-	if (w->client_port == port && serves_another(w, cell, sock))
-		many = CLIENT_MANY;
-	w->client = sock | many | (sleep->ready ? CLIENT_POLLED : 0);
-	w->client_seq = NUMBER_AT(struct tcp_sock, sock, write_seq);
-	w->client_port = port;
-	note_reader(w, cell, sock);
-}
-
-/* The same of an accepted connection of a unix socket. */
+/* An accepted connection of a unix socket has something to read. */
 static __always_inline void note_unix_client(struct sched_sleep *sleep, struct sched_watch *w,
 					     __u64 *cell, __u64 sock)
 {
@@ -309,5 +293,35 @@ static __always_inline bool looks_for_client(struct sched_watch *w)
 static __always_inline void look_for_client(struct sched_watch *w, __u64 *cell)
 {
 	if (!has_client(w, cell))
-		w->client = CLIENT_LOOKS * CLIENT_LOOK | (w->client & CLIENT_MANY);
+		w->client =
+			CLIENT_LOOKS * CLIENT_LOOK | (w->client & (CLIENT_MANY | CLIENT_POLLED));
+}
+
+/*
+ * Something was read from a connection of TCP, by the thread that the CPU runs; but for what the
+ * kernel reads itself as it comes, when no thread has the connection's lock. What was read is
+ * counted before.
+ */
+SEC("tp_btf/tcp_rcv_space_adjust")
+int on_read(unsigned long long *ctx)
+{
+	__u64 own = bpf_get_current_pid_tgid(), client, sock, cell;
+	struct sched_watch *w;
+
+	if (!tells_sleeps)
+		return 0;
+	w = watch_of((__u32)own);
+	if (!w)
+		return 0;
+	client = w->client;
+	sock = address_of(&w->client, (void *)arg(ctx, 0));
+	w->client = client;
+	if (!NUMBER_AT(struct sock, sock, sk_lock.owned) || is_opened_here(&cell, sock))
+		return 0;
+	if (client_of(w) && client_of(w) != sock && !(client & CLIENT_UNIX))
+		note_change(own >> 32, owes_answer(w, &cell));
+	w->client_seq = sent_and_read(sock);
+	w->client_port = NUMBER_AT(struct sock, sock, __sk_common.skc_num);
+	w->client = sock | (client & CLIENT_POLLED);
+	return 0;
 }

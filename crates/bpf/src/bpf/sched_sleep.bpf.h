@@ -71,10 +71,8 @@ __noinline int end_sleep(__u32 cpu_id)
 	if (w->told_since_ns == since)
 		slept -= slept < w->told_ns ? slept : w->told_ns;
 	stands_for = due_ns(w, slept, sleep_quantum_ns);
-	if (!stands_for && !looks_for_client(w)) {
-		note_request(w, &log->cell);
+	if (!stands_for && !looks_for_client(w))
 		return 0;
-	}
 	sleep = &log->sleep[log->head & (SLEEPS - 1)];
 	__builtin_memset(sleep, 0, sizeof(*sleep));
 	sleep->since_ns = since;
@@ -93,7 +91,6 @@ __noinline int end_sleep(__u32 cpu_id)
 	if (sleep->family)
 		sleep->device = w->waker_to;
 	note_lock(sleep, &log->cell, area->cpu.scratch.task);
-	note_request(w, &log->cell);
 	/* What is looked at for its client only is written where the next record will be. */
 	if (!stands_for)
 		return 0;

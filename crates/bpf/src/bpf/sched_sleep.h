@@ -47,8 +47,8 @@ enum sleep_lock {
 	SLEEP_MMAP_LOCK = 5, /* of its own address space */
 };
 
-/* In sched_watch.client: an event poll found it, which serves many; it is a unix socket; the thread
- * has read from several connections that are open. */
+/* In sched_watch.client: its thread was seen to find one in an event poll, which serves many; it is
+ * a unix socket; of these, the thread has read from several that are open. */
 #define CLIENT_POLLED 1ULL
 #define CLIENT_UNIX   2ULL
 #define CLIENT_MANY   4ULL
@@ -69,9 +69,9 @@ struct sched_watch {
 	__u64 told_ns; /* how much of the sleep that began at told_since_ns is accounted for */
 	__u64 told_since_ns;
 	__u64 cell; /* numbers are stored here and read back, so that the verifier forgets them */
-	/* The connection on which it last found something to read. */
-	__u64 client;      /* its socket, and flags: CLIENT_... */
-	__u32 client_seq;  /* of TCP: what was sent by then; of a unix socket: its number */
+	/* The connection from which it last read. */
+	__u64 client;     /* its socket, and flags: CLIENT_... */
+	__u32 client_seq; /* of TCP: what was sent and read by then; of a unix socket: its number */
 	__u16 client_port; /* of TCP */
 	__u16 waker_to; /* of CTX_SOCKET and CTX_SENT: the port that its socket was connected to */
 };

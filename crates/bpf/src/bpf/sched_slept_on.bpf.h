@@ -7,6 +7,9 @@
  */
 
 #include "call.bpf.h"
+/* "[eventpo", as a number: the beginning of the name of an event poll's file. */
+#define EVENTPOLL 0x6f70746e6576655bULL
+
 #include "sched_polled.bpf.h"
 #include "sched_client.bpf.h"
 
@@ -21,8 +24,6 @@ enum sleep_file {
 const volatile __u8 says_file[SLEEP_CALLS] = {};
 /* It exists for its type, which the reader uses. */
 enum sleep_file exported_file = SLEEP_NO_FILE;
-/* "[eventpo", as a number. */
-#define EVENTPOLL 0x6f70746e6576655bULL
 
 /* include/linux/hung_task.h */
 #define BLOCKER_KIND 3ULL
@@ -73,8 +74,9 @@ static __always_inline void note_addresses(struct sched_sleep *sleep, struct sch
 	if (sleep->socket_type == SOCK_STREAM) {
 		sleep->write_seq = NUMBER_AT(struct tcp_sock, sock, write_seq);
 		sleep->mark = asks_first(sock);
-		if (NUMBER_AT(struct sock, sock, sk_protocol) == IPPROTO_TCP)
-			note_client(sleep, w, cell, sock);
+		if (sleep->ready && NUMBER_AT(struct sock, sock, sk_protocol) == IPPROTO_TCP &&
+		    !is_opened_here(cell, sock))
+			w->client |= CLIENT_POLLED;
 	}
 	if (sleep->family == AF_INET) {
 		sleep->remote[0] = NUMBER_AT(struct sock, sock, __sk_common.skc_daddr);

@@ -186,6 +186,8 @@ pub struct Plan {
     pub slots: u32,
     /// Record the sleeps of watched threads.
     pub sleeps: bool,
+    /// Note what they read from connections of TCP, too.
+    pub reads: bool,
     /// Distance in bytes from a CPU's run queue to its preempt count; 0 = not known.
     pub preempt_minus_rq: i64,
 }
@@ -216,6 +218,7 @@ pub fn plan(facts: &Facts, needs: Needs) -> Result<Plan, String> {
         // With twice as many slots as threads, 1 % of the threads find all four candidate slots taken.
         slots: (needs.threads * 2).next_power_of_two().clamp(SLOTS.0, SLOTS.1) as u32,
         sleeps: needs.sleeps && lacks_for_sleeps(facts).is_none(),
+        reads: facts.arguments("tcp_rcv_space_adjust") == Some(1),
         preempt_minus_rq: preempt_minus_rq(facts).unwrap_or(0),
     })
 }
@@ -257,7 +260,11 @@ impl ProgramNames {
             waiting_iterator: plan.task_iterator.then_some(waiting),
             hooks: [wakeups, &["on_move", switch]].concat(),
             hidden_wakeup: "on_hidden_wakeup",
-            waking: if plan.sleeps { vec!["on_waking"] } else { vec![] },
+            waking: match (plan.sleeps, plan.reads) {
+                (false, _) => vec![],
+                (true, false) => vec!["on_waking"],
+                (true, true) => vec!["on_waking", "on_read"],
+            },
             own_call: plan.sleeps.then_some("on_own_call"),
             asleep: (plan.sleeps && plan.task_iterator).then_some("on_asleep"),
         }

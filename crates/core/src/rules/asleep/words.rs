@@ -96,6 +96,7 @@ pub(in crate::rules) fn who(view: &View, own: ProcId, it: &Awaited) -> String {
     match thread {
         Some(thread) if it.proc == own || thread == process => thread,
         Some(thread) => format!("{thread} of {process}"),
+        None if it.proc == own => "another thread".into(),
         None => process,
     }
 }

@@ -221,7 +221,13 @@ impl Waits<'_> {
         }
         let share = |ns: u64| ns as f64 / self.ns.max(1) as f64;
         let first = ranked(first);
-        let whom = first.first().filter(|(_, ns)| share(*ns) >= 0.5);
+        // Without a name they may be several.
+        let is_one = |proc: &ProcId, thread: &str| {
+            !thread.is_empty() || self.sleeps.iter().all(|(id, ..)| id != proc)
+        };
+        let whom = first
+            .first()
+            .filter(|((proc, thread, _), ns)| share(*ns) >= 0.5 && is_one(proc, thread));
         let label = Source::Sched.label();
         let mut lines: Vec<Evidence> = ranked(chains)
             .into_iter()

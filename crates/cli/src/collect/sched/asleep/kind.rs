@@ -76,6 +76,15 @@ impl Slept {
         by_thread && !self.is_for_clients() && self.state != SleepState::Stopped
     }
 
+    /// Whether a thread waited for whichever client came next.
+    pub(super) fn is_for_any_client(&self) -> bool {
+        let ready = match self.on {
+            SleptOn::Inet { ready, .. } | SleptOn::Unix { ready, .. } => ready,
+            _ => false,
+        };
+        self.is_for_clients() && (ready || self.call.is_some_and(|call| is(call, ACCEPTS)))
+    }
+
     fn is_for_clients(&self) -> bool {
         match &self.on {
             SleptOn::Inet { listens, .. } => *listens == Some(true),

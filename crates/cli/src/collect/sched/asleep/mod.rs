@@ -24,7 +24,7 @@ use deburr_bpf::sched::{
 use deburr_core::recording::Entry;
 use entries::Entries;
 use files::Files;
-use history::{Found, History, Successor, Thread};
+use history::{Did, Found, History, Successor, Thread};
 use kind::{Slept, asked_at, port_of};
 use names::Names;
 use open::Open;
@@ -90,6 +90,17 @@ impl Tell for Listening {
     fn is_for_whatever_comes(&self, sleep: &Sleep) -> bool {
         kind::is_for_whatever_comes(sleep, self)
     }
+}
+
+/// Whether nearly all of a sleep was behind a thread that waited for whichever client came next, and told of that: who slept
+/// was at rest, though nothing was sent to the client from which it had read last. It may have wanted no answer.
+fn is_given_work(behind: &BTreeMap<Vec<Link<Slept>>, u64>) -> bool {
+    let waits = |it: &Link<Slept>| matches!(&it.did, Did::Slept(slept) if slept.is_for_any_client());
+    let of = |only: bool| {
+        let parts = behind.iter().filter(|(path, _)| !only || path.iter().any(waits));
+        parts.fold(0, |sum: u64, (_, ns)| sum.saturating_add(*ns))
+    };
+    of(true) as f64 > 0.9 * of(false) as f64
 }
 
 /// The threads that a process has now.
@@ -300,7 +311,7 @@ impl Asleep {
             let asked =
                 entry.and_then(|_| self.entries.asked(&sleep, &self.history, &self.listening));
             let in_request = kind::is_in_request(&sleep, &self.listening);
-            let of = |behind| Kind {
+            let of = |in_request, behind| Kind {
                 slept: slept.clone(),
                 thread: thread.clone(),
                 entry,
@@ -309,7 +320,7 @@ impl Asleep {
                 behind,
             };
             if !slept.is_behind_somebody() || budget == 0 {
-                self.add(&sleep, of(vec![]), sleep.stands_for_ns);
+                self.add(&sleep, of(in_request, vec![]), sleep.stands_for_ns);
                 continue;
             }
             let takes_turns = in_request && turns::before(&sleep, &self.history, &self.listening);
@@ -317,6 +328,7 @@ impl Asleep {
             let mut chains = Chains { history, tell, budget };
             let behind = chains.behind(&sleep, sleep.stands_for_ns);
             budget = chains.budget;
+            let in_request = in_request && (takes_turns || !is_given_work(&behind));
             for (path, ns) in behind {
                 path.iter().for_each(|link| self.meet(link.thread.tgid));
                 let named =
@@ -329,7 +341,7 @@ impl Asleep {
                 {
                     first.too = true;
                 }
-                self.add(&sleep, of(behind), ns);
+                self.add(&sleep, of(in_request, behind), ns);
             }
         }
     }

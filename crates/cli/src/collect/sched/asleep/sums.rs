@@ -12,8 +12,9 @@ use std::collections::BTreeMap;
 
 /// Kinds of sleep of a process that have a record of their own in each second: those that took longest. Of the others,
 /// summed without names of threads and addresses of conditions, which a runtime has one of for each thread, as many again
-/// as the second number; of the rest, without what was waited for, as many as the third. What is left is summed.
-const KINDS: [usize; 3] = [48, 32, 16];
+/// as the second number; of the rest, without names of threads that they waited for, as many as the third; and without what was
+/// waited for, as many as the fourth. What is left is summed.
+const KINDS: [usize; 4] = [48, 32, 16, 16];
 
 /// What makes sleeps alike.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +41,14 @@ impl Kind {
                 any(slept);
             }
         }
+        self
+    }
+
+    /// The same without the names of the threads that it waited for, where any of its process does, and without repetitions:
+    /// of threads that wait for each other, every order has a chain of its own.
+    fn of_any_thread(mut self, own: u32) -> Self {
+        self.behind.iter_mut().filter(|it| it.tgid == own).for_each(|it| it.name.clear());
+        self.behind.dedup();
         self
     }
 }
@@ -106,7 +115,7 @@ impl Sums {
     ) {
         for (pid, kinds) in std::mem::take(&mut self.of) {
             let Some((proc, true)) = identity(pid, &mut *emit) else { continue };
-            for (kind, sum) in largest(kinds) {
+            for (kind, sum) in largest(pid, kinds) {
                 let mut known = |pid: u32| Some(identity(pid, &mut *emit)?.0);
                 let behind =
                     kind.behind.iter().map_while(|it| awaited(it, files, &mut known)).collect();
@@ -192,12 +201,15 @@ fn awaited(
 /// Kinds of sleep, each with its sum.
 type Summed = Vec<(Kind, Sum)>;
 
-/// Those that took longest, and the sums of the others.
-fn largest(kinds: BTreeMap<Kind, Sum>) -> Summed {
-    let [own, shared, alone] = KINDS;
+/// Those of a process that took longest, and the sums of the others.
+fn largest(pid: u32, kinds: BTreeMap<Kind, Sum>) -> Summed {
+    let [own, shared, nameless, alone] = KINDS;
     let (mut all, rest) = divided(kinds, own);
     let of_any = |(kind, sum): (Kind, Sum)| (kind.of_any_condition(), sum);
     let (more, rest) = divided(summed(rest.into_iter().map(of_any)), shared);
+    all.extend(more);
+    let of_any = |(kind, sum): (Kind, Sum)| (kind.of_any_thread(pid), sum);
+    let (more, rest) = divided(summed(rest.into_iter().map(of_any)), nameless);
     all.extend(more);
     let alike = |(kind, sum): (Kind, Sum)| (Kind { behind: vec![], ..kind }, sum);
     let (more, rest) = divided(summed(rest.into_iter().map(alike)), alone);
@@ -275,14 +287,14 @@ mod tests {
     #[test]
     fn of_many_kinds_nothing_is_lost() {
         let told = told_of_words(2);
-        let [own, shared, alone] = KINDS;
-        assert_eq!(told.len(), own + shared + alone + 1);
+        let [own, shared, nameless, alone] = KINDS;
+        assert_eq!(told.len(), own + shared + nameless + alone + 1);
         let last = told.last().unwrap();
         assert_eq!((&last.on, &last.thread, &last.behind), (&SleptOn::Others, &None, &vec![]));
         assert_eq!((told[0].asked, last.asked), (Some(true), None));
         assert_eq!((&told[0].behind, told[0].on == told[1].on), (&held(), false));
         assert_eq!((&told[own].thread, &told[own].behind), (&None, &held()));
-        let without = &told[own + shared];
+        let without = &told[own + shared + nameless];
         assert_eq!((&without.thread, &without.behind), (&None, &vec![]));
         assert!(matches!(without.on, SleptOn::Futex { .. }), "{without:?}");
     }

@@ -12,6 +12,12 @@ const LATELY: usize = 64;
 /// Sleeps of one wait before the last, and the time between two, at most.
 const PARTS: usize = 2;
 const BETWEEN_NS: u64 = 2_000_000;
+/// Who has its turn keeps it for so long, and for such a part of the wait of who is next: who only passes on what it was told
+/// itself does so at once.
+const HELD_NS: u64 = 100_000;
+const OF_WAIT: u64 = 512;
+/// How long ago a thread that takes turns has last ended another one's, at most.
+const ROUND_NS: u64 = 10_000_000_000;
 
 /// Which thread of its process used what a thread waits for its turn on: a connection to another end, which the waiting
 /// one has lately waited for itself.
@@ -36,20 +42,25 @@ pub(super) fn asks(link: &NamedLink) -> bool {
 }
 
 /// Whether the thread that ended a sleep in which a client waited had its turn before: it was waiting in the same way, for another
-/// thread while a client of its own waited, when that wait began, and was served first. Who brings news to those that wait for
-/// any does not wait among them.
+/// thread while a client of its own waited, was served first, and kept others waiting for a while. It came before; or it came
+/// later, as where locks are not fair, and the one that slept ends such waits of others itself. Who brings news to those that
+/// wait for any does not wait among them.
 pub(super) fn before(sleep: &Sleep, history: &History, listening: &Listening) -> bool {
     let by = Thread { tgid: sleep.waker.tgid, tid: sleep.waker.tid };
+    let own = Thread { tgid: sleep.tgid, tid: sleep.tid };
     let since_ns = began_ns(sleep, history, listening);
+    let gives_turns = history.ended_wait_ns(own).saturating_add(ROUND_NS) > ended_ns(sleep);
     let same_way = |it: &Sleep| {
         it.call == sleep.call
             && is_condition(it) == is_condition(sleep)
             && waits_in_request(it, listening)
     };
+    let kept_it = |it: &Sleep| {
+        let held_ns = ended_ns(sleep).saturating_sub(ended_ns(it));
+        held_ns >= HELD_NS && held_ns.saturating_mul(OF_WAIT) >= sleep.slept_ns
+    };
     let served_first = |it: &Sleep| {
-        ended_ns(it) <= ended_ns(sleep)
-            && same_way(it)
-            && began_ns(it, history, listening) < since_ns
+        same_way(it) && kept_it(it) && (gives_turns || began_ns(it, history, listening) < since_ns)
     };
     waits_in_request(sleep, listening)
         && history
@@ -102,7 +113,8 @@ mod tests {
     fn has_turn_before(earlier: &[Sleep], it: Sleep) -> bool {
         let mut history = History::default();
         history.follow(7, 0);
-        earlier.iter().chain([&it]).for_each(|it| history.slept(it));
+        earlier.iter().for_each(|it| history.slept(it));
+        history.slept(&it);
         before(&it, &history, &Listening::default())
     }
 
@@ -118,6 +130,38 @@ mod tests {
         assert!(has_turn_before(&[queued, first, own], goes_on));
         assert!(!has_turn_before(&[queued, first], goes_on), "it came when the other had it");
         assert!(!has_turn_before(&[first, own], goes_on), "the other came later");
+    }
+
+    /// Locks need not be fair: who came last may be served first. They all pass it on.
+    #[test]
+    fn who_came_later_and_was_served_first_takes_turns_with_one_that_passes_it_on() {
+        let own = waits(ONE, 20, 90, OTHER);
+        let later = waits(OTHER, 30, 50, THIRD);
+        let passed_on = waits(THIRD, 5, 19, ONE);
+        assert!(!has_turn_before(&[later], own), "it waits for what the other one brings");
+        assert!(has_turn_before(&[passed_on, later], own));
+        let long_ago = Sleep { since_ns: 0, slept_ns: 1_000_000, ..passed_on };
+        let much_later = |it: Sleep| Sleep { since_ns: it.since_ns + ROUND_NS, ..it };
+        assert!(!has_turn_before(&[long_ago, much_later(later)], much_later(own)));
+        // Nobody waited for an answer when it ended another one's sleep.
+        let idle = Sleep { client: None, ..passed_on };
+        assert!(!has_turn_before(&[idle, later], own));
+    }
+
+    /// Who was told of something tells the next: nobody keeps it for a while.
+    #[test]
+    fn who_passes_on_news_takes_no_turns() {
+        let first = waits(OTHER, 10, 90, THIRD);
+        let told_at = |after_ns| {
+            let it = waits(ONE, 20, 90, OTHER);
+            Sleep { slept_ns: it.slept_ns + after_ns, ..it }
+        };
+        assert!(!has_turn_before(&[first], told_at(HELD_NS / 2)));
+        assert!(has_turn_before(&[first], told_at(2_000_000)));
+        let long = |it: Sleep| Sleep { since_ns: 0, slept_ns: it.slept_ns + it.since_ns, ..it };
+        let waited_first = Sleep { since_ns: 0, ..first };
+        let (own, held) = (long(told_at(2 * HELD_NS)), waited_first);
+        assert!(!has_turn_before(&[held], own), "{own:?}");
     }
 
     /// Sleeps are told a second later: the thread has slept many times since.
