@@ -87,6 +87,7 @@ struct tcp_sock {
 	__u32 snd_nxt;
 	__u32 srtt_us;
 	__u32 total_retrans;
+	__u32 lsndtime;  /* in jiffies: when something was sent last */
 	__u32 write_seq; /* number of the next byte that its process sends */
 	/* What arrived, up to which number without a gap, and up to which its process has read. */
 	__u64 bytes_received;

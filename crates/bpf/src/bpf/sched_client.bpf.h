@@ -24,23 +24,27 @@ struct {
 	__type(value, __u32);
 } client_readers SEC(".maps");
 
-/* How often threads of a process read from another client than before: while that one still waits
- * for an answer, or after it had one. */
-struct client_changes {
-	__u32 waits;
-	__u32 answered;
+/* How often it was seen, of a process, who answers a client whose request a thread had read before
+ * it slept on something else: that thread, or others while it slept. */
+struct client_answers {
+	__u32 own;
+	__u32 of_others;
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1024);
 	__type(key, __u32);
-	__type(value, struct client_changes);
-} client_changes SEC(".maps");
+	__type(value, struct client_answers);
+} client_answers SEC(".maps");
 
-/* Of so many changes, one to the next client while the one before waits is no rule: some messages
- * have no answer. */
-#define CHANGES_OF_ONE 64
+/* One answer of others in so many of its own is none of a rule: some messages have no answer. */
+#define ANSWERS_OF_OWN 8
+/* An answer of more bytes may be sent long after it was written. */
+#define SENT_AT_ONCE 14600
+
+/* Of the kernel's clock that tells when something was sent. */
+const volatile __u64 jiffy_ns = 10000000;
 
 /* Sleeps that are looked at for a client beside those that have a record, after each that has one.
  */
@@ -210,29 +214,64 @@ static __always_inline __u32 unix_asker(struct sched_sleep *sleep, __u64 *cell, 
 }
 
 /*
- * Whether threads of that process serve one client at a time. An event loop serves several, and the
- * threads of a runtime those whose tasks they happen to run: they read what others answer.
+ * Whether threads of that process answer what they have read themselves. Those of a runtime do not,
+ * whose tasks any of them may go on with: when such a thread sleeps, its client does not wait for
+ * it.
  */
-static __always_inline bool serve_one(__u32 tgid)
+static __always_inline bool answer_themselves(__u32 tgid)
 {
-	struct client_changes *seen = bpf_map_lookup_elem(&client_changes, &tgid);
+	struct client_answers *seen = bpf_map_lookup_elem(&client_answers, &tgid);
 
-	return !seen || seen->waits * CHANGES_OF_ONE <= seen->answered;
+	return !seen || seen->of_others * ANSWERS_OF_OWN <= seen->own;
 }
 
-static __always_inline void note_change(__u32 tgid, bool waits)
+static __always_inline void note_answer(__u32 tgid, bool own)
 {
-	struct client_changes *seen = bpf_map_lookup_elem(&client_changes, &tgid), first = {};
+	struct client_answers *seen = bpf_map_lookup_elem(&client_answers, &tgid);
+	struct client_answers first = { .own = own, .of_others = !own };
 
 	/* Threads may count at once, and one be lost. */
-	if (seen && waits)
-		seen->waits++;
+	if (seen && own)
+		seen->own++;
 	else if (seen)
-		seen->answered++;
-	first.waits = waits;
-	first.answered = !waits;
-	if (!seen)
-		bpf_map_update_elem(&client_changes, &tgid, &first, BPF_ANY);
+		seen->of_others++;
+	else
+		bpf_map_update_elem(&client_answers, &tgid, &first, BPF_ANY);
+}
+
+/* Its client has had an answer, or something else was read, since it slept: by whom is noted where
+ * it can be told. */
+static __always_inline void note_answered(struct sched_sleep *sleep, struct sched_watch *w,
+					  __u64 sock)
+{
+	__u32 changed = sent_and_read(sock) - w->client_seq;
+	__u32 ago = (__u32)bpf_jiffies64() - NUMBER_AT(struct tcp_sock, sock, lsndtime);
+	__u64 ago_ns = ago * jiffy_ns;
+
+	if (changed > SENT_AT_ONCE)
+		return;
+	if (ago_ns >= sleep->slept_ns)
+		note_answer(sleep->tgid, true);
+	else if (ago_ns + 2 * jiffy_ns < sleep->slept_ns)
+		note_answer(sleep->tgid, false);
+}
+
+/* The same of a client of TCP. Of a sleep in progress nothing is noted: its thread may be woken. */
+static __always_inline void note_awaited_tcp(struct sched_sleep *sleep, struct sched_watch *w,
+					     __u64 *cell)
+{
+	bool has_ended = sleep->context != CTX_NOT_YET;
+
+	if (owes_answer(w, cell)) {
+		if (has_ended)
+			w->client |= CLIENT_SLEPT;
+		if (*(__u64 *)sleep->kind == EVENTPOLL || answer_themselves(sleep->tgid))
+			sleep->local_port = w->client_port;
+	} else if (has_ended && (w->client & CLIENT_SLEPT)) {
+		if (has_client(w, cell))
+			note_answered(sleep, w, client_of(w));
+		w->client &= CLIENT_POLLED;
+	}
 }
 
 /*
@@ -245,10 +284,8 @@ static __always_inline void note_awaited(struct sched_sleep *sleep, struct sched
 {
 	__u64 sock = client_of(w);
 
-	if (!(w->client & CLIENT_UNIX)) {
-		if (owes_answer(w, cell) &&
-		    (*(__u64 *)sleep->kind == EVENTPOLL || serve_one(sleep->tgid)))
-			sleep->local_port = w->client_port;
+	if (sock && !(w->client & CLIENT_UNIX)) {
+		note_awaited_tcp(sleep, w, cell);
 		return;
 	}
 	if (!has_client(w, cell))
@@ -318,8 +355,9 @@ int on_read(unsigned long long *ctx)
 	w->client = client;
 	if (!NUMBER_AT(struct sock, sock, sk_lock.owned) || is_opened_here(&cell, sock))
 		return 0;
-	if (client_of(w) && client_of(w) != sock && !(client & CLIENT_UNIX))
-		note_change(own >> 32, owes_answer(w, &cell));
+	/* It has run since it slept: the answer was most likely its own. */
+	if (client_of(w) && (client & (CLIENT_SLEPT | CLIENT_UNIX)) == CLIENT_SLEPT)
+		note_answer(own >> 32, !owes_answer(w, &cell));
 	w->client_seq = sent_and_read(sock);
 	w->client_port = NUMBER_AT(struct sock, sock, __sk_common.skc_num);
 	w->client = sock | (client & CLIENT_POLLED);

@@ -52,6 +52,8 @@ enum sleep_lock {
 #define CLIENT_POLLED 1ULL
 #define CLIENT_UNIX   2ULL
 #define CLIENT_MANY   4ULL
+/* Of one of TCP: the thread has slept on something else since it read what is not answered. */
+#define CLIENT_SLEPT 8ULL
 /* Without a socket: so many sleeps more are looked at for one. */
 #define CLIENT_LOOK 8ULL
 /* What the addresses of sockets have no bit of. */

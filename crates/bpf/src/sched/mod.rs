@@ -497,6 +497,7 @@ fn configure(
     rodata.preempt_minus_rq = plan.preempt_minus_rq;
     rodata.says_file = sleep::says_file();
     rodata.polled_by_iterator = cpus;
+    rodata.jiffy_ns = crate::writeback::ns_per_jiffy();
     open.maps.threads.set_max_entries(plan.slots)?;
     open.maps.waits.set_max_entries(plan.slots)?;
     open.maps.reported_waits.set_max_entries(plan.slots)?;

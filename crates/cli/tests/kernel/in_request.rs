@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 /// What the servers share: how long a call took without the waiting for a CPU, and clients that are processes of their own.
 const PRELUDE: &str = r#"
-import collections, os, queue, select, signal, socket, sys, threading, time
+import collections, os, queue, random, select, signal, socket, sys, threading, time
 stop = time.monotonic() + 3.0
 own, spent, clients = threading.local(), collections.Counter(), []
 
@@ -157,12 +157,17 @@ fn finding(report: &serde_json::Value) -> &serde_json::Value {
     findings.iter().find(|it| it["code"] == "OFF003").expect("OFF003")
 }
 
-/// A thread for each connection, of which one at a time holds a row while it naps, in the order in which they asked; clients that
-/// ask again at once. Each thread has a connection of its own to a database, which has greeted it. It counts how long threads wait
-/// for the row. The other mode: workers that a dispatcher gives connections with
-/// something to read, which wait for the second half of it, and give them back; it counts how long they are without work.
+/// What servers do with clients that ask again at once; it counts how long threads wait for their turn, and for work. Each thread
+/// with a connection of its own to a client has one to a database, too, which has greeted it.
+///
+/// - `turns`: a thread for each connection, of which one at a time holds a row while it naps, in the order in which they asked.
+/// - `workers`: workers that a dispatcher gives connections with something to read, which wait for the second half of it, and give
+///   them back.
+/// - `pool`: the same, but all is there to read, and they take turns at a row, in any order.
+/// - `tasks`: workers that read what is asked, and go on with whatever comes next; another thread answers later.
 const SESSIONS: &str = r#"
 told, family, mode = sys.argv[1:]
+in_halves = mode in ("turns", "workers")
 
 if family == "unix":
     listening = socket.socket(socket.AF_UNIX)
@@ -176,9 +181,12 @@ def ask():
     connection = socket.socket(listening.family)
     connection.connect(listening.getsockname())
     while True:
-        connection.send(b"x")
-        time.sleep(0.003)
-        connection.send(b"y")
+        if in_halves:
+            connection.send(b"x")
+            time.sleep(0.003)
+            connection.send(b"y")
+        else:
+            connection.send(b"xy")
         connection.recv(1)
 
 start(ask, 4)
@@ -197,7 +205,7 @@ def greet():
 
 start(greet, 1)
 
-guard, waiting, held = threading.Lock(), collections.deque(), False
+guard, waiting, held = threading.Lock(), [], False
 
 def acquire():
     global held
@@ -214,7 +222,8 @@ def release():
     global held
     with guard:
         if waiting:
-            waiting.popleft().release()
+            at = 0 if mode == "turns" else random.randrange(len(waiting))
+            waiting.pop(at).release()
         else:
             held = False
 
@@ -240,10 +249,28 @@ def worker():
         connection = timed("work", work.get)
         if connection is None:
             return
-        read(connection)
-        time.sleep(0.015)
+        if mode == "workers":
+            read(connection)
+            time.sleep(0.015)
+        else:
+            connection.recv(2)
+        if mode == "tasks":
+            later.put((time.monotonic() + 0.015, connection))
+            continue
+        if mode == "pool":
+            acquire()
+            time.sleep(0.015)
+            release()
         connection.send(b"x")
         back.put(connection)
+
+later = queue.SimpleQueue()
+
+def answer():
+    while (due := later.get()) is not None:
+        time.sleep(max(0, due[0] - time.monotonic()))
+        due[1].send(b"x")
+        back.put(due[1])
 
 def dispatch():
     idle = set(connections)
@@ -255,17 +282,27 @@ def dispatch():
             work.put(ready)
     for _ in range(6):
         work.put(None)
+    later.put(None)
 
 if mode == "turns":
     works = [(serve, it) for it in connections]
 else:
-    works = [(dispatch,)] + [(worker,)] * 6
-serve_with(works, lambda: waited("turn") + waited("work"))
+    works = [(dispatch,), (answer,)] + [(worker,)] * 6
+serve_with(works, lambda: f"{waited('turn')} {waited('work')}")
 "#;
 
-/// Seconds in which threads of the server waited, by its own count, and slept in `futex` while a client waited and otherwise, by
-/// the recording; and the report on it.
-fn sessions(family: &str, mode: &str) -> (f64, f64, f64, serde_json::Value) {
+/// What became of a server of [`SESSIONS`]: seconds.
+struct Served {
+    /// For their turn, and for work, by its own count.
+    waited: f64,
+    idle: f64,
+    /// In `futex` while a client waited, and otherwise, by the recording.
+    inside: f64,
+    outside: f64,
+    report: serde_json::Value,
+}
+
+fn sessions(family: &str, mode: &str) -> Served {
     let scratch = tempfile::tempdir().unwrap();
     let [recording, told] = ["x.deburr", "told"].map(|name| scratch.path().join(name));
     let mut record = Command::new(env!("CARGO_BIN_EXE_deburr"));
@@ -274,9 +311,10 @@ fn sessions(family: &str, mode: &str) -> (f64, f64, f64, serde_json::Value) {
     record.arg(&told).args([family, mode]).stdin(Stdio::null()).stdout(Stdio::null());
     assert!(record.status().unwrap().success());
     let text = std::fs::read_to_string(&told).unwrap();
-    let (pid, waited) = text.split_once(' ').unwrap();
+    let [pid, waited, idle] = text.split(' ').collect::<Vec<_>>()[..] else { panic!("{text}") };
+    let [waited, idle] = [waited, idle].map(|it| it.parse().unwrap());
     let [inside, outside] = slept_in_futex(&recording, pid);
-    (waited.parse().unwrap(), inside, outside, reported(&recording))
+    Served { waited, idle, inside, outside, report: reported(&recording) }
 }
 
 #[test]
@@ -287,7 +325,7 @@ fn who_takes_turns_at_a_row_while_clients_wait_is_told() {
             return;
         }
         for family in ["unix", "inet"] {
-            let (waited, inside, outside, report) = sessions(family, "turns");
+            let Served { waited, inside, outside, report, .. } = sessions(family, "turns");
             // In the first moments it is not known yet who listens, or of whom the clients are.
             let known = 0.75 * waited..1.05 * waited + 0.2;
             assert!(waited > 3.0 && known.contains(&inside), "{family}: {inside} s, {waited} s");
@@ -312,11 +350,42 @@ fn workers_to_whom_nobody_gives_work_keep_no_client_waiting() {
             return;
         }
         for family in ["unix", "inet"] {
-            let (idle, inside, outside, report) = sessions(family, "workers");
+            let Served { idle, inside, outside, report, .. } = sessions(family, "workers");
             assert!(idle > 4.0 && outside > 0.8 * idle, "{family}: {outside} s, {idle} s");
             assert!(inside < 0.08 * idle, "{family}: {inside} s of {idle} s");
             assert!(turns(&report).is_none(), "{report:#}");
         }
+    });
+}
+
+/// What is read from a connection without a sleep is known, too.
+#[test]
+fn workers_that_take_turns_while_clients_wait_are_told_apart_from_those_without_work() {
+    const TEST: &str =
+        "workers_that_take_turns_while_clients_wait_are_told_apart_from_those_without_work";
+    common::tried("kernel", TEST, || {
+        if !common::root_or_skip("kernel", TEST) {
+            return;
+        }
+        let Served { waited, idle, inside, outside, report } = sessions("inet", "pool");
+        let known = 0.75 * waited..1.05 * waited + 0.2;
+        assert!(waited > 3.0 && known.contains(&inside), "{inside} s, {waited} s");
+        assert!(idle > 4.0 && outside > 0.9 * idle, "{outside} s, {idle} s");
+        assert!(turns(&report).is_some(), "{report:#}");
+    });
+}
+
+/// The thread that has read a request is not the one for whose answer its client waits.
+#[test]
+fn workers_whose_tasks_others_go_on_with_keep_no_client_waiting() {
+    const TEST: &str = "workers_whose_tasks_others_go_on_with_keep_no_client_waiting";
+    common::tried("kernel", TEST, || {
+        if !common::root_or_skip("kernel", TEST) {
+            return;
+        }
+        let Served { idle, inside, report, .. } = sessions("inet", "tasks");
+        assert!(idle > 8.0 && inside < 0.08 * idle, "{inside} s of {idle} s");
+        assert!(turns(&report).is_none(), "{report:#}");
     });
 }
 

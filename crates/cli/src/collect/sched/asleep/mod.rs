@@ -95,7 +95,8 @@ impl Tell for Listening {
 /// Whether nearly all of a sleep was behind a thread that waited for whichever client came next, and told of that: who slept
 /// was at rest, though nothing was sent to the client from which it had read last. It may have wanted no answer.
 fn is_given_work(behind: &BTreeMap<Vec<Link<Slept>>, u64>) -> bool {
-    let waits = |it: &Link<Slept>| matches!(&it.did, Did::Slept(slept) if slept.is_for_any_client());
+    let waits =
+        |it: &Link<Slept>| matches!(&it.did, Did::Slept(slept) if slept.is_for_any_client());
     let of = |only: bool| {
         let parts = behind.iter().filter(|(path, _)| !only || path.iter().any(waits));
         parts.fold(0, |sum: u64, (_, ns)| sum.saturating_add(*ns))
