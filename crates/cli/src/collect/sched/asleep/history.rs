@@ -77,8 +77,8 @@ struct Known {
     /// The run in progress at the last look.
     runs_now: Option<Stay>,
     sleeps: VecDeque<Sleep>,
-    /// When it last ended a sleep of another one of whose client it is known that it waited; 0 = never.
-    ended_wait_ns: u64,
+    /// When it last ended a sleep of another one while a client of that one waited.
+    ended_wait_ns: Option<u64>,
 }
 
 impl Known {
@@ -246,9 +246,9 @@ impl History {
         let by = Thread { tgid: sleep.waker.tgid, tid: sleep.waker.tid };
         if sleep.client.is_some()
             && sleep.waker.context == Context::Thread
-            && let Some(waker) = self.threads.get_mut(&by.tid).filter(|it| it.tgid == by.tgid)
+            && let Some(waker) = self.known(by)
         {
-            waker.ended_wait_ns = sleep.since_ns.saturating_add(sleep.slept_ns);
+            waker.ended_wait_ns = Some(sleep.since_ns.saturating_add(sleep.slept_ns));
         }
         if let Some(lock) = lock_of(sleep)
             && sleep.waker.context == Context::Thread
@@ -316,10 +316,10 @@ impl History {
         known.into_iter().flat_map(|known| known.sleeps.iter().rev()).take(most)
     }
 
-    /// When a thread last ended a sleep of another one while a client of that one waited; 0 = it was not seen to.
-    pub(super) fn ended_wait_ns(&self, it: Thread) -> u64 {
+    /// When a thread last ended a sleep of another one while a client of that one waited; `None` = it was not seen to.
+    pub(super) fn ended_wait_ns(&self, it: Thread) -> Option<u64> {
         let known = self.threads.get(&it.tid).filter(|known| known.tgid == it.tgid);
-        known.map_or(0, |known| known.ended_wait_ns)
+        known.and_then(|known| known.ended_wait_ns)
     }
 
     /// The last of them that began before a time, the latest first.

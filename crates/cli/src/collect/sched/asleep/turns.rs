@@ -49,7 +49,9 @@ pub(super) fn before(sleep: &Sleep, history: &History, listening: &Listening) ->
     let by = Thread { tgid: sleep.waker.tgid, tid: sleep.waker.tid };
     let own = Thread { tgid: sleep.tgid, tid: sleep.tid };
     let since_ns = began_ns(sleep, history, listening);
-    let gives_turns = history.ended_wait_ns(own).saturating_add(ROUND_NS) > ended_ns(sleep);
+    let gives_turns = history
+        .ended_wait_ns(own)
+        .is_some_and(|at_ns| at_ns.saturating_add(ROUND_NS) > ended_ns(sleep));
     let same_way = |it: &Sleep| {
         it.call == sleep.call
             && is_condition(it) == is_condition(sleep)
@@ -151,17 +153,14 @@ mod tests {
     /// Who was told of something tells the next: nobody keeps it for a while.
     #[test]
     fn who_passes_on_news_takes_no_turns() {
-        let first = waits(OTHER, 10, 90, THIRD);
-        let told_at = |after_ns| {
-            let it = waits(ONE, 20, 90, OTHER);
-            Sleep { slept_ns: it.slept_ns + after_ns, ..it }
+        let after = |until, held_ns| {
+            let own = waits(ONE, 20, until, OTHER);
+            let own = Sleep { slept_ns: own.slept_ns + held_ns, ..own };
+            has_turn_before(&[waits(OTHER, 10, until, THIRD)], own)
         };
-        assert!(!has_turn_before(&[first], told_at(HELD_NS / 2)));
-        assert!(has_turn_before(&[first], told_at(2_000_000)));
-        let long = |it: Sleep| Sleep { since_ns: 0, slept_ns: it.slept_ns + it.since_ns, ..it };
-        let waited_first = Sleep { since_ns: 0, ..first };
-        let (own, held) = (long(told_at(2 * HELD_NS)), waited_first);
-        assert!(!has_turn_before(&[held], own), "{own:?}");
+        assert!(!after(40, HELD_NS / 2) && after(40, HELD_NS));
+        // Of a second that is next to nothing.
+        assert!(!after(1_020, 5 * HELD_NS) && after(1_020, 50 * HELD_NS));
     }
 
     /// Sleeps are told a second later: the thread has slept many times since.
