@@ -287,7 +287,7 @@ pub struct SleepTick {
     /// one something to do. `None` if that is not known, or no thread ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<bool>,
-    /// Whether the thread had something to read from a client of its process, and has sent nothing to it since: on a connection of
+    /// Whether the thread was the last to read from a client of its process, and nothing was sent to it since: on a connection of
     /// TCP, or on one of a unix socket on which the client sleeps. `None` = that is not known: it may be at work for a client all
     /// the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
