@@ -221,8 +221,9 @@ struct sched_cpu {
 	struct sched_scratch scratch;
 	__u64 pressure; /* address of the host's psi_group_cpu of this CPU; 0 = not used yet */
 	__u64 spills;
-	__u64 rq; /* address of its run queue; 0 = not used yet */
-	__u64 pad[4];
+	__u64 rq;          /* address of its run queue; 0 = not used yet */
+	__u64 waking_cell; /* of wake-ups: numbers are stored here and read back */
+	__u64 pad[3];
 };
 
 /* All data of a CPU that a switch needs, found by one look-up. */

@@ -24,31 +24,9 @@ struct {
 	__type(value, __u32);
 } client_readers SEC(".maps");
 
-/* How often it was seen, of a process, who answers a client whose request a thread had read before
- * it slept on something else: that thread, or others while it slept. */
-struct client_answers {
-	__u32 own;
-	__u32 of_others;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1024);
-	__type(key, __u32);
-	__type(value, struct client_answers);
-} client_answers SEC(".maps");
-
-/* One answer of others in so many of its own is none of a rule: some messages have no answer. */
-#define ANSWERS_OF_OWN 8
-/* An answer of more bytes may be sent long after it was written. */
-#define SENT_AT_ONCE 14600
-
-/* Of the kernel's clock that tells when something was sent. */
-const volatile __u64 jiffy_ns = 10000000;
-
-/* Sleeps that are looked at for a client beside those that have a record, after each that has one.
- */
-#define CLIENT_LOOKS 4
+/* Sleeps that are looked at for a client beside those that have a record, after each that has one;
+ * all bits of that number are set. */
+#define CLIENT_LOOKS 3
 
 /* 0 = none was seen. */
 static __always_inline __u64 client_of(struct sched_watch *w)
@@ -100,18 +78,6 @@ static __always_inline __u32 reader_of(__u64 *cell, __u64 sock)
 	return reader ? *reader : 0;
 }
 
-/*
- * Whether its process has opened this connection of TCP itself, and has not bound it to a port: so
- * it asks there, and is not asked. An accepted one shares its port with the listener, which was
- * bound, or chose one (__inet_hash_connect and inet_csk_update_fastreuse note which it was).
- */
-static __always_inline bool is_opened_here(__u64 *cell, __u64 sock)
-{
-	__u64 port = ADDRESS_AT(cell, struct inet_connection_sock, sock, icsk_bind_hash);
-
-	return port && (NUMBER_AT(struct inet_bind_bucket, port, fastreuse) & 0x80);
-}
-
 /* Whether the thread is the only one that serves its client, and serves no other one: of workers
  * that are given connections, another one may have read what the client asked. */
 static __always_inline bool serves_alone(struct sched_watch *w, __u64 *cell)
@@ -146,20 +112,7 @@ static __always_inline bool has_client(struct sched_watch *w, __u64 *cell)
 	       NUMBER_AT(struct sock, sock, __sk_common.skc_state) == TCP_ESTABLISHED;
 }
 
-/* It changes with all that is sent or read on a connection of TCP: both numbers only ever grow. */
-static __always_inline __u32 sent_and_read(__u64 sock)
-{
-	return NUMBER_AT(struct tcp_sock, sock, write_seq) +
-	       NUMBER_AT(struct tcp_sock, sock, copied_seq);
-}
-
-/* Whether the thread was the last to read from its connection of TCP, and nothing was sent since.
- */
-static __always_inline bool owes_answer(struct sched_watch *w, __u64 *cell)
-{
-	return !(w->client & CLIENT_UNIX) && has_client(w, cell) &&
-	       sent_and_read(client_of(w)) == w->client_seq;
-}
+#include "sched_client_tcp.bpf.h"
 
 /*
  * The thread that sleeps in a call on that end of a unix socket alone, if it is of that process: in
@@ -214,70 +167,9 @@ static __always_inline __u32 unix_asker(struct sched_sleep *sleep, __u64 *cell, 
 }
 
 /*
- * Whether threads of that process answer what they have read themselves. Those of a runtime do not,
- * whose tasks any of them may go on with: when such a thread sleeps, its client does not wait for
- * it.
- */
-static __always_inline bool answer_themselves(__u32 tgid)
-{
-	struct client_answers *seen = bpf_map_lookup_elem(&client_answers, &tgid);
-
-	return !seen || seen->of_others * ANSWERS_OF_OWN <= seen->own;
-}
-
-static __always_inline void note_answer(__u32 tgid, bool own)
-{
-	struct client_answers *seen = bpf_map_lookup_elem(&client_answers, &tgid);
-	struct client_answers first = { .own = own, .of_others = !own };
-
-	/* Threads may count at once, and one be lost. */
-	if (seen && own)
-		seen->own++;
-	else if (seen)
-		seen->of_others++;
-	else
-		bpf_map_update_elem(&client_answers, &tgid, &first, BPF_ANY);
-}
-
-/* Its client has had an answer, or something else was read, since it slept: by whom is noted where
- * it can be told. */
-static __always_inline void note_answered(struct sched_sleep *sleep, struct sched_watch *w,
-					  __u64 sock)
-{
-	__u32 changed = sent_and_read(sock) - w->client_seq;
-	__u32 ago = (__u32)bpf_jiffies64() - NUMBER_AT(struct tcp_sock, sock, lsndtime);
-	__u64 ago_ns = ago * jiffy_ns;
-
-	if (changed > SENT_AT_ONCE)
-		return;
-	if (ago_ns >= sleep->slept_ns)
-		note_answer(sleep->tgid, true);
-	else if (ago_ns + 2 * jiffy_ns < sleep->slept_ns)
-		note_answer(sleep->tgid, false);
-}
-
-/* The same of a client of TCP. Of a sleep in progress nothing is noted: its thread may be woken. */
-static __always_inline void note_awaited_tcp(struct sched_sleep *sleep, struct sched_watch *w,
-					     __u64 *cell)
-{
-	bool has_ended = sleep->context != CTX_NOT_YET;
-
-	if (owes_answer(w, cell)) {
-		if (has_ended)
-			w->client |= CLIENT_SLEPT;
-		if (*(__u64 *)sleep->kind == EVENTPOLL || answer_themselves(sleep->tgid))
-			sleep->local_port = w->client_port;
-	} else if (has_ended && (w->client & CLIENT_SLEPT)) {
-		if (has_client(w, cell))
-			note_answered(sleep, w, client_of(w));
-		w->client &= CLIENT_POLLED;
-	}
-}
-
-/*
  * Of a sleep on no socket: who waits for an answer. A thread that sleeps on something else while
- * its client has asked for nothing may serve other clients next, and that one may be served by
- * others.
+ * its client on a unix socket has asked for nothing may serve other clients next, and that one may
+ * be served by others.
  */
 static __always_inline void note_awaited(struct sched_sleep *sleep, struct sched_watch *w,
 					 __u64 *cell)
@@ -288,6 +180,8 @@ static __always_inline void note_awaited(struct sched_sleep *sleep, struct sched
 		note_awaited_tcp(sleep, w, cell);
 		return;
 	}
+	if (sleep->family || ((w->client & CLIENT_POLLED) && !is_loop(sleep)))
+		return;
 	if (!has_client(w, cell))
 		return;
 	if (serves_alone(w, cell))
@@ -321,7 +215,7 @@ static __always_inline void note_unix_client(struct sched_sleep *sleep, struct s
  */
 static __always_inline bool looks_for_client(struct sched_watch *w)
 {
-	if (client_of(w) || w->client < CLIENT_LOOK)
+	if (client_of(w) || !(w->client & (CLIENT_LOOKS * CLIENT_LOOK)))
 		return false;
 	w->client -= CLIENT_LOOK;
 	return true;
@@ -330,36 +224,5 @@ static __always_inline bool looks_for_client(struct sched_watch *w)
 static __always_inline void look_for_client(struct sched_watch *w, __u64 *cell)
 {
 	if (!has_client(w, cell))
-		w->client =
-			CLIENT_LOOKS * CLIENT_LOOK | (w->client & (CLIENT_MANY | CLIENT_POLLED));
-}
-
-/*
- * Something was read from a connection of TCP, by the thread that the CPU runs; but for what the
- * kernel reads itself as it comes, when no thread has the connection's lock. What was read is
- * counted before.
- */
-SEC("tp_btf/tcp_rcv_space_adjust")
-int on_read(unsigned long long *ctx)
-{
-	__u64 own = bpf_get_current_pid_tgid(), client, sock, cell;
-	struct sched_watch *w;
-
-	if (!tells_sleeps)
-		return 0;
-	w = watch_of((__u32)own);
-	if (!w)
-		return 0;
-	client = w->client;
-	sock = address_of(&w->client, (void *)arg(ctx, 0));
-	w->client = client;
-	if (!NUMBER_AT(struct sock, sock, sk_lock.owned) || is_opened_here(&cell, sock))
-		return 0;
-	/* It has run since it slept: the answer was most likely its own. */
-	if (client_of(w) && (client & (CLIENT_SLEPT | CLIENT_UNIX)) == CLIENT_SLEPT)
-		note_answer(own >> 32, !owes_answer(w, &cell));
-	w->client_seq = sent_and_read(sock);
-	w->client_port = NUMBER_AT(struct sock, sock, __sk_common.skc_num);
-	w->client = sock | (client & CLIENT_POLLED);
-	return 0;
+		w->client = CLIENT_LOOKS * CLIENT_LOOK | (w->client & (CLIENT_MANY | CLIENT_FOUND));
 }

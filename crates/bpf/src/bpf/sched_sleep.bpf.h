@@ -15,7 +15,7 @@
 /* Sleep for which a thread has one record when a sleep ends, and while it sleeps on. */
 __u64 sleep_quantum_ns = 1000000;
 __u64 asleep_quantum_ns = 1000000;
-/* That of a watch is written wherever its thread is woken, which may be meanwhile. */
+/* That of a CPU is written by its programs, which may interrupt the iterator. */
 __u64 asleep_cell = 0;
 /* What on_own_call saw of its caller, whose thread id is `own_tid`. */
 __u32 own_tid = 0;
@@ -175,9 +175,9 @@ static __always_inline __u8 context_of(struct sched_area *area, __u64 *cell)
  * woken in a soft interrupt that whoever sends serves itself. One that is interrupted while it
  * reads from a file has nothing to do with the packets.
  */
-static __always_inline bool uses_socket(struct sched_watch *w, __u64 task, __u64 regs)
+static __always_inline bool uses_socket(struct sched_watch *w, __u64 *cell, __u64 task, __u64 regs)
 {
-	__u64 *cell = &w->cell, inode, sock;
+	__u64 inode, sock;
 	__u64 file = file_of(cell, task, (__u32)first_argument(regs));
 	__u16 family;
 
@@ -250,7 +250,7 @@ int on_waking(unsigned long long *ctx)
 	__u32 cpu_id, tid;
 	struct sched_area *area;
 	struct irq_serving *it;
-	__u64 regs = 0, current;
+	__u64 regs = 0, current, *cell;
 	__u8 context;
 
 	if (!w)
@@ -261,14 +261,15 @@ int on_waking(unsigned long long *ctx)
 	tid = NUMBER_AT(struct task_struct, current, pid);
 	if (!area || tid == w->tid)
 		return 0;
+	cell = &area->cpu.waking_cell;
 	w->waker_tid = tid;
 	w->waker_tgid = NUMBER_AT(struct task_struct, current, tgid);
-	w->waker_call = tid ? call_in(&w->cell, current, &regs) : SLEEP_KERNEL;
-	context = context_of(area, &w->cell);
+	w->waker_call = tid ? call_in(cell, current, &regs) : SLEEP_KERNEL;
+	context = context_of(area, cell);
 	if (context == CTX_SOFTIRQ || context == CTX_HARDIRQ) {
 		it = served_by(cpu_id);
 		if (context == CTX_SOFTIRQ && may_be_own(it) && w->waker_call >= 0 &&
-		    uses_socket(w, current, regs))
+		    uses_socket(w, cell, current, regs))
 			context = it && it->soft ? CTX_SENT : CTX_SOCKET;
 		else if (it)
 			context = interrupt_of(w, it, context);

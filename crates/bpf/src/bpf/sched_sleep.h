@@ -47,15 +47,20 @@ enum sleep_lock {
 	SLEEP_MMAP_LOCK = 5, /* of its own address space */
 };
 
-/* In sched_watch.client: its thread was seen to find one in an event poll, which serves many; it is
- * a unix socket; of these, the thread has read from several that are open. */
+/*
+ * In sched_watch.client. The thread found it in an event poll, which serves many; it is a unix
+ * socket; the thread has read from several that are open; of one of TCP, it has slept on something
+ * else since it read what is not answered.
+ */
 #define CLIENT_POLLED 1ULL
 #define CLIENT_UNIX   2ULL
 #define CLIENT_MANY   4ULL
-/* Of one of TCP: the thread has slept on something else since it read what is not answered. */
-#define CLIENT_SLEPT 8ULL
-/* Without a socket: so many sleeps more are looked at for one. */
+#define CLIENT_SLEPT  8ULL
+/* Without a socket: so many sleeps more are looked at for one: CLIENT_LOOKS times this
+ * at most, which is where CLIENT_SLEPT is of one with a socket. */
 #define CLIENT_LOOK 8ULL
+/* The next one that it reads from is CLIENT_POLLED. */
+#define CLIENT_FOUND 32ULL
 /* What the addresses of sockets have no bit of. */
 #define CLIENT_FLAGS 63ULL
 
@@ -70,10 +75,12 @@ struct sched_watch {
 	__u64 owed_ns; /* sleep that no record stands for yet */
 	__u64 told_ns; /* how much of the sleep that began at told_since_ns is accounted for */
 	__u64 told_since_ns;
-	__u64 cell; /* numbers are stored here and read back, so that the verifier forgets them */
-	/* The connection from which it last read. */
-	__u64 client;     /* its socket, and flags: CLIENT_... */
-	__u32 client_seq; /* of TCP: what was sent and read by then; of a unix socket: its number */
+	/* The connection of TCP from which it last read, or unix socket on which it found something
+	 * to read. */
+	__u64 client;      /* its socket, and flags: CLIENT_... */
+	__u32 client_seq;  /* of TCP: what was sent by then; of a unix socket: its number */
+	__u32 client_read; /* of TCP: what was read by then */
+	__u32 pad;
 	__u16 client_port; /* of TCP */
 	__u16 waker_to; /* of CTX_SOCKET and CTX_SENT: the port that its socket was connected to */
 };
@@ -104,15 +111,16 @@ struct sched_sleep {
 	__u16 mode;   /* type of the file; 0 = none is known */
 	__u16 family; /* of a socket; 0 = it is none */
 	__u16 socket_type;
-	__u8 socket_state;
-	__u8 state;      /* of the ledger */
-	__u8 context;    /* enum sleep_context */
-	__u8 mark;       /* a unix socket that was bound, or whose listener was; one of TCP on
-			    which its process has sent, and has not read yet; a call that takes no
-			    file whose fourth argument is not 0 */
-	__u8 ready;      /* the socket is the one that is ready of several */
-	__u8 lock;       /* enum sleep_lock; not told of who sleeps in a call on a socket */
-	__u32 write_seq; /* number of the next byte that is sent by a socket of TCP */
+	__u8 socket_state; /* of a sleep on no socket: not 0 if the thread has read from several
+			      connections of TCP that were open */
+	__u8 state;        /* of the ledger */
+	__u8 context;      /* enum sleep_context */
+	__u8 mark;         /* a unix socket that was bound, or whose listener was; one of TCP on
+			      which its process has sent, and has not read yet; a call that takes no
+			      file whose fourth argument is not 0 */
+	__u8 ready;        /* the socket is the one that is ready of several */
+	__u8 lock;         /* enum sleep_lock; not told of who sleeps in a call on a socket */
+	__u32 write_seq;   /* number of the next byte that is sent by a socket of TCP */
 };
 
 /* The sleeps that ended on a CPU. */

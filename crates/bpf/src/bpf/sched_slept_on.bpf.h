@@ -7,8 +7,10 @@
  */
 
 #include "call.bpf.h"
-/* "[eventpo", as a number: the beginning of the name of an event poll's file. */
+/* The beginnings of names of files without a type, as numbers: "[eventpo". */
 #define EVENTPOLL 0x6f70746e6576655bULL
+/* "[io_urin" */
+#define IO_URING 0x6e6972755f6f695bULL
 
 #include "sched_polled.bpf.h"
 #include "sched_client.bpf.h"
@@ -74,9 +76,8 @@ static __always_inline void note_addresses(struct sched_sleep *sleep, struct sch
 	if (sleep->socket_type == SOCK_STREAM) {
 		sleep->write_seq = NUMBER_AT(struct tcp_sock, sock, write_seq);
 		sleep->mark = asks_first(sock);
-		if (sleep->ready && NUMBER_AT(struct sock, sock, sk_protocol) == IPPROTO_TCP &&
-		    !is_opened_here(cell, sock))
-			w->client |= CLIENT_POLLED;
+		if (sleep->ready)
+			note_found(sleep, w, cell, sock);
 	}
 	if (sleep->family == AF_INET) {
 		sleep->remote[0] = NUMBER_AT(struct sock, sock, __sk_common.skc_daddr);
@@ -217,7 +218,5 @@ static __always_inline void note_call(struct sched_sleep *sleep, struct sched_wa
 		note_caller(sleep, regs);
 	if (file)
 		note_file(sleep, w, cell, file);
-	/* A thread of a runtime that polls for many is at rest when it sleeps on anything else. */
-	if (!sleep->family && (!(w->client & CLIENT_POLLED) || *(__u64 *)sleep->kind == EVENTPOLL))
-		note_awaited(sleep, w, cell);
+	note_awaited(sleep, w, cell);
 }

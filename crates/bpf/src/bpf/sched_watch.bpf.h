@@ -78,7 +78,7 @@ __noinline int watch_end(__u32 tid, __u32 tgid, __u64 task)
 	if (left)
 		__sync_fetch_and_add(left, w->owed_ns);
 	w->ended = 1;
-	signal = ADDRESS_AT(&w->cell, struct task_struct, task, signal);
+	signal = ADDRESS_AT(&w->client, struct task_struct, task, signal);
 	if (!NUMBER_AT(struct signal_struct, signal, live.counter))
 		bpf_map_delete_elem(&watched_processes, &tgid);
 	return 0;

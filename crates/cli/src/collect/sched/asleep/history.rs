@@ -4,8 +4,8 @@
 
 mod found;
 
-use super::kind::{Lock, is_handed_over, lock_of};
-use deburr_bpf::sched::{Context, Run, Sleep};
+use super::kind::{Lock, is_condition, is_handed_over, lock_of};
+use deburr_bpf::sched::{Call, Context, Run, Sleep};
 pub(super) use found::{Found, Successor};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -63,6 +63,14 @@ impl Stay {
     }
 }
 
+/// A sleep that a thread has ended: when, and in which way the other one waited.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ended {
+    pub(super) at_ns: u64,
+    pub(super) call: Call,
+    pub(super) condition: bool,
+}
+
 #[derive(Debug, Default)]
 struct Known {
     tgid: u32,
@@ -77,8 +85,8 @@ struct Known {
     /// The run in progress at the last look.
     runs_now: Option<Stay>,
     sleeps: VecDeque<Sleep>,
-    /// When it last ended a sleep of another one while a client of that one waited.
-    ended_wait_ns: Option<u64>,
+    /// The last sleep of another one that it ended while a client of that one waited.
+    ended: Option<Ended>,
 }
 
 impl Known {
@@ -248,7 +256,15 @@ impl History {
             && sleep.waker.context == Context::Thread
             && let Some(waker) = self.known(by)
         {
-            waker.ended_wait_ns = Some(sleep.since_ns.saturating_add(sleep.slept_ns));
+            let ended = Ended {
+                at_ns: sleep.since_ns.saturating_add(sleep.slept_ns),
+                call: sleep.call,
+                condition: is_condition(sleep),
+            };
+            // Each CPU tells its own.
+            if waker.ended.is_none_or(|it| it.at_ns < ended.at_ns) {
+                waker.ended = Some(ended);
+            }
         }
         if let Some(lock) = lock_of(sleep)
             && sleep.waker.context == Context::Thread
@@ -316,10 +332,10 @@ impl History {
         known.into_iter().flat_map(|known| known.sleeps.iter().rev()).take(most)
     }
 
-    /// When a thread last ended a sleep of another one while a client of that one waited; `None` = it was not seen to.
-    pub(super) fn ended_wait_ns(&self, it: Thread) -> Option<u64> {
+    /// The last sleep of another thread that this one ended while a client of that one waited; `None` = it was not seen to.
+    pub(super) fn ended_by(&self, it: Thread) -> Option<Ended> {
         let known = self.threads.get(&it.tid).filter(|known| known.tgid == it.tgid);
-        known.and_then(|known| known.ended_wait_ns)
+        known.and_then(|known| known.ended)
     }
 
     /// The last of them that began before a time, the latest first.

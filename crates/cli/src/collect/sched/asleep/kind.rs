@@ -130,7 +130,7 @@ pub(super) fn port_of(sleep: &Sleep) -> Option<(u32, u16)> {
 /// The same of a socket on which the thread was asked something.
 pub(super) fn asked_at(sleep: &Sleep) -> Option<(u32, u16)> {
     match sleep.client? {
-        Client::Port(port) => Some((sleep.tgid, port)),
+        Client::Port { port, .. } => Some((sleep.tgid, port)),
         Client::Process(_) => None,
     }
 }
@@ -138,7 +138,7 @@ pub(super) fn asked_at(sleep: &Sleep) -> Option<(u32, u16)> {
 /// Whether the thread has read something from a client, and not answered yet.
 pub(super) fn is_in_request(sleep: &Sleep, listening: &Listening) -> bool {
     match sleep.client {
-        Some(Client::Port(port)) => listening.has(sleep.tgid, port) == Some(true),
+        Some(Client::Port { port, .. }) => listening.has(sleep.tgid, port) == Some(true),
         Some(Client::Process(_)) => true,
         None => false,
     }

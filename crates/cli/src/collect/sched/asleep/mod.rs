@@ -19,7 +19,7 @@ use crate::clock;
 use callers::Callers;
 use chain::{Chains, Link, Tell};
 use deburr_bpf::sched::{
-    Call, Clock, Context as Woke, Object, Run, SchedProbe, Sleep, State, ThreadDelta, Waker,
+    Call, Client, Clock, Context as Woke, Object, Run, SchedProbe, Sleep, State, ThreadDelta, Waker,
 };
 use deburr_core::recording::Entry;
 use entries::Entries;
@@ -92,8 +92,8 @@ impl Tell for Listening {
     }
 }
 
-/// Whether nearly all of a sleep was behind a thread that waited for whichever client came next, and told of that: who slept
-/// was at rest, though nothing was sent to the client from which it had read last. It may have wanted no answer.
+/// Whether nearly all of a sleep was behind a thread that waited for whichever client came next, and told of that. Who serves
+/// several was at rest then, though nothing was sent to the client from which it had read last: that one wanted no answer.
 fn is_given_work(behind: &BTreeMap<Vec<Link<Slept>>, u64>) -> bool {
     let waits =
         |it: &Link<Slept>| matches!(&it.did, Did::Slept(slept) if slept.is_for_any_client());
@@ -329,7 +329,10 @@ impl Asleep {
             let mut chains = Chains { history, tell, budget };
             let behind = chains.behind(&sleep, sleep.stands_for_ns);
             budget = chains.budget;
-            let in_request = in_request && (takes_turns || !is_given_work(&behind));
+            let serves_several =
+                matches!(sleep.client, Some(Client::Port { one_of_several: true, .. }));
+            let is_at_rest = serves_several && !takes_turns && is_given_work(&behind);
+            let in_request = in_request && !is_at_rest;
             for (path, ns) in behind {
                 path.iter().for_each(|link| self.meet(link.thread.tgid));
                 let named =
@@ -367,5 +370,37 @@ impl Asleep {
         let t1_ns = t1_ns.max(self.t0_ns);
         let t0_ns = std::mem::replace(&mut self.t0_ns, t1_ns);
         self.sums.emit(Range { t0_ns, t1_ns }, &self.files, identity, emit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::kind::tests::{inet, sleep};
+    use super::*;
+    use deburr_bpf::sched::Inet;
+
+    fn behind(parts: &[(&[Object], u64)]) -> BTreeMap<Vec<Link<Slept>>, u64> {
+        let listening = Listening::of(7, 80, 40_000);
+        let link = |object: &Object| {
+            let slept = Slept::of(&sleep(*object, Woke::SoftIrq), &listening).unwrap();
+            Link { thread: Thread { tgid: 7, tid: 8 }, did: Did::Slept(slept) }
+        };
+        parts.iter().map(|(path, ns)| (path.iter().map(link).collect(), *ns)).collect()
+    }
+
+    /// What ends the rest of a worker is told by one that waits for whichever client comes; not by one that waits for its own.
+    #[test]
+    fn who_is_told_of_the_next_client_is_given_work() {
+        let of = |port, ready| match inet(port) {
+            Object::Inet(it) => Object::Inet(Inet { ready, ..it }),
+            other => other,
+        };
+        let (worker, clients) = (Object::None, of(80, true));
+        assert!(is_given_work(&behind(&[(&[clients], 95), (&[worker], 5)])));
+        assert!(is_given_work(&behind(&[(&[worker, clients], 95), (&[worker], 5)])));
+        assert!(!is_given_work(&behind(&[(&[clients], 50), (&[worker], 50)])), "for a part of it");
+        assert!(!is_given_work(&behind(&[(&[of(80, false)], 100)])), "a transaction of one client");
+        assert!(!is_given_work(&behind(&[(&[of(40_000, true)], 100)])), "an answer");
+        assert!(!is_given_work(&behind(&[])));
     }
 }

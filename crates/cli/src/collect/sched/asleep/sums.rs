@@ -299,6 +299,26 @@ mod tests {
         assert!(matches!(without.on, SleptOn::Futex { .. }), "{without:?}");
     }
 
+    /// Of threads that wait for each other every order is a chain of its own.
+    #[test]
+    fn chains_without_names_are_alike() {
+        let slept =
+            Slept::of(&sleep(Object::None, Context::Thread), &Listening::default()).unwrap();
+        let link = |tgid, name: &str| {
+            let did = history::Did::Slept(slept.clone());
+            NamedLink { tgid, name: name.into(), too: false, did }
+        };
+        let of = |names: &[(u32, &str)]| {
+            let behind = names.iter().map(|(tgid, name)| link(*tgid, name)).collect();
+            let slept = slept.clone();
+            Kind { slept, thread: None, entry: None, asked: None, in_request: true, behind }
+        };
+        let one = of(&[(7, "a"), (7, "b"), (8, "x")]).of_any_thread(7);
+        assert_eq!(one, of(&[(7, ""), (8, "x")]));
+        assert_eq!(of(&[(7, "c"), (8, "x")]).of_any_thread(7), one);
+        assert_ne!(of(&[(7, "c"), (8, "y")]).of_any_thread(7), one, "others keep their names");
+    }
+
     /// A runtime parks each of its threads on a word of its own.
     #[test]
     fn of_many_conditions_it_is_told_what_they_waited_for() {

@@ -43,15 +43,17 @@ pub(super) fn asks(link: &NamedLink) -> bool {
 
 /// Whether the thread that ended a sleep in which a client waited had its turn before: it was waiting in the same way, for another
 /// thread while a client of its own waited, was served first, and kept others waiting for a while. It came before; or it came
-/// later, as where locks are not fair, and the one that slept ends such waits of others itself. Who brings news to those that
+/// later, as where locks are not fair, and the one that slept has lately ended a wait of the same kind itself. Who brings news to those that
 /// wait for any does not wait among them.
 pub(super) fn before(sleep: &Sleep, history: &History, listening: &Listening) -> bool {
     let by = Thread { tgid: sleep.waker.tgid, tid: sleep.waker.tid };
     let own = Thread { tgid: sleep.tgid, tid: sleep.tid };
     let since_ns = began_ns(sleep, history, listening);
-    let gives_turns = history
-        .ended_wait_ns(own)
-        .is_some_and(|at_ns| at_ns.saturating_add(ROUND_NS) > ended_ns(sleep));
+    let gives_turns = history.ended_by(own).is_some_and(|it| {
+        it.call == sleep.call
+            && it.condition == is_condition(sleep)
+            && it.at_ns.saturating_add(ROUND_NS) > ended_ns(sleep)
+    });
     let same_way = |it: &Sleep| {
         it.call == sleep.call
             && is_condition(it) == is_condition(sleep)
@@ -59,7 +61,8 @@ pub(super) fn before(sleep: &Sleep, history: &History, listening: &Listening) ->
     };
     let kept_it = |it: &Sleep| {
         let held_ns = ended_ns(sleep).saturating_sub(ended_ns(it));
-        held_ns >= HELD_NS && held_ns.saturating_mul(OF_WAIT) >= sleep.slept_ns
+        held_ns >= HELD_NS
+            && held_ns.saturating_mul(OF_WAIT) >= ended_ns(sleep).saturating_sub(since_ns)
     };
     let served_first = |it: &Sleep| {
         same_way(it) && kept_it(it) && (gives_turns || began_ns(it, history, listening) < since_ns)
