@@ -72,8 +72,19 @@ struct inet_bind_bucket {
 	__u8 fastreuse; /* a signed number: negative if only connect() has chosen the port */
 };
 
+/* A connection that waits to be accepted. */
+struct request_sock {
+	struct request_sock *dl_next; /* that came next */
+	struct sock *sk;
+};
+
+struct request_sock_queue {
+	struct request_sock *rskq_accept_head; /* that has waited longest */
+};
+
 struct inet_connection_sock {
 	struct inet_bind_bucket *icsk_bind_hash;
+	struct request_sock_queue icsk_accept_queue;
 	__u32 icsk_rto;
 	__u8 icsk_retransmits;
 	__u8 icsk_pending;
@@ -201,6 +212,7 @@ struct poll_wqueues {
 /* include/net/tcp_states.h */
 #define TCP_ESTABLISHED 1
 #define TCP_CLOSE       7
+#define TCP_LISTEN      10
 
 /* include/uapi/linux/eventpoll.h: EPOLLIN, EPOLLRDNORM */
 #define EPOLL_READS 0x41

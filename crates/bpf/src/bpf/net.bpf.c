@@ -2,7 +2,7 @@
 /*
  * Which connections of TCP had to send again, and what the timer had waited; and by what those of a
  * process are held up that have something to send, which have something to read that nobody
- * fetches, and who has their other ends open.
+ * fetches or wait to be accepted, and who has their other ends open.
  *
  * The hook is called for nothing but segments that are sent again. It runs in a soft interrupt or
  * in a system call; the kernel does not run a program that already runs on that CPU, and counts

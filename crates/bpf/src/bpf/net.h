@@ -63,10 +63,15 @@ enum net_reader_state {
 	READER_ON_CPU,
 	READER_QUEUED, /* it would run; a CPU limit may forbid it */
 	READER_ASLEEP, /* on something else than the event poll */
+	READER_NONE,   /* the entry is about a listening socket */
 };
 
-/* A connection with something to read that its event poll has in its list of what is ready. The
- * last one of an iteration is none: it has in `watched` how many connections event polls watch. */
+/*
+ * A connection with something to read that its event poll has in its list of what is ready; or,
+ * with READER_NONE, a listening socket: `waiting` connections wait to be accepted, of which the
+ * first that has sent something has the other fields. The last one of an iteration is neither: it
+ * has in `watched` how many connections event polls watch.
+ */
 struct net_unread {
 	struct net_ends ends;
 	__u32 unread_bytes;
@@ -75,6 +80,8 @@ struct net_unread {
 	__u32 state;       /* enum net_reader_state */
 	__u32 watched;
 	__u32 room_bytes; /* that the other end may still send */
+	__u32 waiting;
+	__u32 pad;
 };
 
 /* The thread that was first seen to wait in an event poll. */
@@ -112,7 +119,7 @@ struct net_cpu {
 
 _Static_assert(sizeof(struct net_resent) == 104, "no hidden padding");
 _Static_assert(sizeof(struct net_sending) == 96, "no hidden padding");
-_Static_assert(sizeof(struct net_unread) == 88, "no hidden padding");
+_Static_assert(sizeof(struct net_unread) == 96, "no hidden padding");
 _Static_assert(sizeof(struct net_pair) == 40, "no hidden padding");
 _Static_assert(sizeof(struct net_cpu) == 64, "CPUs do not share cache lines");
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Which connections of a process have something to read that waits for its event loop, and what
- * the loop's thread does meanwhile. Included by net.bpf.c only.
+ * Which connections of a process have something to read that waits for its event loop, what the
+ * loop's thread does meanwhile, and which connections wait to be accepted. Included by net.bpf.c
+ * only.
  *
  * A socket's queue of waiting threads names the event poll that watches it, and that has a list of
  * what is ready: what it has not told of yet, or was told of and may not have been read yet. What
@@ -270,6 +271,8 @@ static __always_inline __u64 connection_of(__u64 *cell, __u64 socket)
 	return sock;
 }
 
+#include "net_accept.bpf.h"
+
 static __always_inline int sum_up(struct bpf_iter__task_file *ctx)
 {
 	unread.ends.sock = 0;
@@ -294,6 +297,8 @@ int on_unread(struct bpf_iter__task_file *ctx)
 	if ((file->f_inode->i_mode & S_IFMT) != S_IFSOCK)
 		return 0;
 	socket = address_of(cell, file->private_data);
+	if (tell_of_listener(ctx, cell, socket))
+		return 0;
 	process = address_of(cell, task);
 	sock = connection_of(cell, socket);
 	item = sock ? item_of(cell, address_of(cell, file), socket) : 0;

@@ -109,6 +109,7 @@ static __always_inline bool has_client(struct sched_watch *w, __u64 *cell)
 		       NUMBER_AT(struct sock, sock, __sk_common.skc_state) == TCP_ESTABLISHED &&
 		       number_of(cell, sock) == w->client_seq;
 	return NUMBER_AT(struct sock, sock, __sk_common.skc_num) == w->client_port &&
+	       NUMBER_AT(struct sock, sock, __sk_common.skc_dport) == w->client_dport &&
 	       NUMBER_AT(struct sock, sock, __sk_common.skc_state) == TCP_ESTABLISHED;
 }
 
@@ -180,7 +181,7 @@ static __always_inline void note_awaited(struct sched_sleep *sleep, struct sched
 		note_awaited_tcp(sleep, w, cell);
 		return;
 	}
-	if (sleep->family || ((w->client & CLIENT_POLLED) && !is_loop(sleep)))
+	if (sleep->family || ((w->client & CLIENT_POLLED) && !is_kind(sleep, EVENTPOLL)))
 		return;
 	if (!has_client(w, cell))
 		return;
@@ -224,5 +225,6 @@ static __always_inline bool looks_for_client(struct sched_watch *w)
 static __always_inline void look_for_client(struct sched_watch *w, __u64 *cell)
 {
 	if (!has_client(w, cell))
-		w->client = CLIENT_LOOKS * CLIENT_LOOK | (w->client & (CLIENT_MANY | CLIENT_FOUND));
+		w->client =
+			CLIENT_LOOKS * CLIENT_LOOK | (w->client & (CLIENT_MANY | CLIENT_POLLED));
 }

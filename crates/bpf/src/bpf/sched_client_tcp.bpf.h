@@ -21,6 +21,8 @@ struct {
 
 /* One answer of others to so many of its own is no rule: some messages have no answer. */
 #define ANSWERS_OF_OWN 8
+/* So few of others are no rule either. */
+#define FEW_OF_OTHERS 4
 /* When so many are counted, both numbers are halved: the latest count most. */
 #define ANSWERS 1024
 /* An answer of more bytes may be sent long after it was written. */
@@ -67,7 +69,8 @@ static __always_inline bool answer_themselves(__u32 tgid)
 {
 	struct client_answers *seen = bpf_map_lookup_elem(&client_answers, &tgid);
 
-	return !seen || seen->of_others * ANSWERS_OF_OWN <= seen->own;
+	return !seen || seen->of_others < FEW_OF_OTHERS ||
+	       seen->of_others * ANSWERS_OF_OWN <= seen->own;
 }
 
 static __always_inline void note_answer(__u32 tgid, bool own)
@@ -91,56 +94,61 @@ static __always_inline void note_answer(__u32 tgid, bool own)
 }
 
 /*
- * Its client has had an answer, or another thread has read, since it slept: who answered is noted
- * where it can be told. What is sent for lack of room, or again, is sent later than it was written.
+ * Its client has had an answer since it slept: who answered is noted where it can be told. What is
+ * sent for lack of room, or again, is sent later than it was written. Returns whether it could.
  */
-static __always_inline void note_answered(struct sched_sleep *sleep, struct sched_watch *w,
+static __always_inline bool note_answered(struct sched_sleep *sleep, struct sched_watch *w,
 					  __u64 sock)
 {
 	__u32 sent = NUMBER_AT(struct tcp_sock, sock, write_seq) - w->client_seq;
 	__u32 ago = (__u32)bpf_jiffies64() - NUMBER_AT(struct tcp_sock, sock, lsndtime);
 	__u64 ago_ns = ago * jiffy_ns;
 
-	if (!sent || sent > SENT_AT_ONCE)
-		return;
-	if (sleep->slept_ns > LONG_JIFFIES * jiffy_ns)
-		note_answer(sleep->tgid, ago_ns + 2 * jiffy_ns >= sleep->slept_ns);
+	if (!sent || sent > SENT_AT_ONCE || sleep->slept_ns <= LONG_JIFFIES * jiffy_ns)
+		return false;
+	note_answer(sleep->tgid, ago_ns + 2 * jiffy_ns >= sleep->slept_ns);
+	return true;
 }
 
-static __always_inline bool is_loop(struct sched_sleep *sleep)
+static __always_inline bool is_kind(struct sched_sleep *sleep, __u64 kind)
 {
-	return *(__u64 *)sleep->kind == EVENTPOLL || *(__u64 *)sleep->kind == IO_URING;
+	return *(__u64 *)sleep->kind == kind;
 }
 
 /*
  * The same of a client of TCP. An event loop keeps its clients waiting in whatever it sleeps; who
- * polls for many and sleeps on something else is at rest. Of a sleep in progress nothing is noted:
- * its thread may be woken.
+ * polls for many and sleeps on something else is at rest, and so may be who waits for any event of
+ * a ring. Of a sleep in progress nothing is noted: its thread may be woken.
  */
 static __always_inline void note_awaited_tcp(struct sched_sleep *sleep, struct sched_watch *w,
 					     __u64 *cell)
 {
-	bool has_ended = sleep->context != CTX_NOT_YET;
+	bool has_ended = sleep->context != CTX_NOT_YET, owes = owes_answer(w, cell);
+	bool serves_several = w->client & CLIENT_SEVERAL, polls = w->client & CLIENT_POLLED;
 
-	if (owes_answer(w, cell)) {
-		if (sleep->family)
-			return;
-		if (is_loop(sleep)) {
-			sleep->local_port = w->client_port;
-			return;
-		}
-		if ((w->client & CLIENT_POLLED) && (w->client & CLIENT_MANY))
-			return;
-		if (has_ended)
-			w->client |= CLIENT_SLEPT;
-		sleep->socket_state = (w->client & CLIENT_MANY) != 0;
-		if (answer_themselves(sleep->tgid))
-			sleep->local_port = w->client_port;
-	} else if (has_ended && (w->client & CLIENT_SLEPT)) {
+	if (has_ended && !owes && (w->client & CLIENT_SLEPT) &&
+	    (!was_last_to_read(w, cell) || note_answered(sleep, w, client_of(w))))
 		w->client &= ~CLIENT_SLEPT;
-		if (was_last_to_read(w, cell))
-			note_answered(sleep, w, client_of(w));
+	if (sleep->family || is_kind(sleep, IO_URING))
+		return;
+	if (is_kind(sleep, EVENTPOLL)) {
+		if (owes)
+			sleep->local_port = w->client_port;
+		return;
 	}
+	if (!owes) {
+		/* It rests where it is given work, and not in an event poll. */
+		if (has_ended)
+			w->client &= ~CLIENT_POLLED;
+		return;
+	}
+	if (polls && serves_several)
+		return;
+	if (has_ended)
+		w->client |= CLIENT_SLEPT;
+	sleep->socket_state = serves_several;
+	if (answer_themselves(sleep->tgid))
+		sleep->local_port = w->client_port;
 }
 
 /* An event poll, or another call on several files, found an accepted connection of TCP ready. */
@@ -149,7 +157,7 @@ static __always_inline void note_found(struct sched_sleep *sleep, struct sched_w
 {
 	if (sleep->context != CTX_NOT_YET && sleep->socket_state == TCP_ESTABLISHED &&
 	    NUMBER_AT(struct sock, sock, sk_protocol) == IPPROTO_TCP && !is_opened_here(cell, sock))
-		w->client |= CLIENT_FOUND;
+		w->client |= CLIENT_POLLED;
 }
 
 /*
@@ -188,16 +196,15 @@ int on_read(unsigned long long *ctx)
 		}
 		owes = owes_answer(w, &cell);
 		/* Its process has opened that one from a port that it chose. */
-		if (owes && port != w->client_port)
+		if (owes && port != w->client_port && !(client & CLIENT_SLEPT))
 			return 0;
 		if (client & CLIENT_SLEPT && (sent || owes))
 			note_answer(own >> 32, sent);
 		if (before != sock)
-			client |= CLIENT_MANY;
+			client |= CLIENT_SEVERAL;
 	}
-	client &= CLIENT_MANY | CLIENT_FOUND | (before == sock ? CLIENT_POLLED : 0);
-	if (client & CLIENT_FOUND)
-		client = (client & ~CLIENT_FOUND) | CLIENT_POLLED;
+	client &= CLIENT_MANY | CLIENT_POLLED | (before ? CLIENT_SEVERAL : 0);
+	w->client_dport = NUMBER_AT(struct sock, sock, __sk_common.skc_dport);
 	w->client_seq = NUMBER_AT(struct tcp_sock, sock, write_seq);
 	w->client_read = read;
 	w->client_port = port;

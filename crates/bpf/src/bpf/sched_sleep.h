@@ -48,19 +48,19 @@ enum sleep_lock {
 };
 
 /*
- * In sched_watch.client. The thread found it in an event poll, which serves many; it is a unix
- * socket; the thread has read from several that are open; of one of TCP, it has slept on something
- * else since it read what is not answered.
+ * In sched_watch.client. The thread has found a client in an event poll, which serves many, and has
+ * not rested elsewhere since; it is a unix socket; the thread has read from several of these that
+ * are open.
  */
 #define CLIENT_POLLED 1ULL
 #define CLIENT_UNIX   2ULL
 #define CLIENT_MANY   4ULL
-#define CLIENT_SLEPT  8ULL
-/* Without a socket: so many sleeps more are looked at for one: CLIENT_LOOKS times this
- * at most, which is where CLIENT_SLEPT is of one with a socket. */
+/* With a socket of TCP: the thread has slept on something else since it read what is not answered;
+ * and it has read from several of these that are open. */
+#define CLIENT_SLEPT   8ULL
+#define CLIENT_SEVERAL 16ULL
+/* Without a socket: so many sleeps more are looked at for one, CLIENT_LOOKS times this at most. */
 #define CLIENT_LOOK 8ULL
-/* The next one that it reads from is CLIENT_POLLED. */
-#define CLIENT_FOUND 32ULL
 /* What the addresses of sockets have no bit of. */
 #define CLIENT_FLAGS 63ULL
 
@@ -80,8 +80,9 @@ struct sched_watch {
 	__u64 client;      /* its socket, and flags: CLIENT_... */
 	__u32 client_seq;  /* of TCP: what was sent by then; of a unix socket: its number */
 	__u32 client_read; /* of TCP: what was read by then */
-	__u32 pad;
-	__u16 client_port; /* of TCP */
+	__u16 client_port; /* of TCP: the own one, and that of the other end */
+	__u16 client_dport;
+	__u16 pad;
 	__u16 waker_to; /* of CTX_SOCKET and CTX_SENT: the port that its socket was connected to */
 };
 

@@ -77,9 +77,11 @@ __noinline int watch_end(__u32 tid, __u32 tgid, __u64 task)
 		return 0;
 	if (left)
 		__sync_fetch_and_add(left, w->owed_ns);
-	w->ended = 1;
 	signal = ADDRESS_AT(&w->client, struct task_struct, task, signal);
 	if (!NUMBER_AT(struct signal_struct, signal, live.counter))
 		bpf_map_delete_elem(&watched_processes, &tgid);
+	w->client = 0;
+	barrier();
+	w->ended = 1;
 	return 0;
 }

@@ -10,7 +10,7 @@ mod unread;
 pub use other_ends::MOST_ASKED;
 pub use plan::NetPlan;
 pub use sending::Sending;
-pub use unread::{Reader, Unread, Waiting};
+pub use unread::{Listener, Reader, Unread, Waiting};
 
 pub(crate) use plan::{FILE_ITERATOR, NEEDED, OF_SENDING, OF_UNREAD};
 
@@ -143,7 +143,7 @@ impl NetProbe {
         Ok(sending::decode(&written))
     }
 
-    /// What connections of a process have received that its event polls have ready and nobody has fetched, unless the
+    /// What connections of a process have received that its event polls have ready and nobody has fetched, and its listening sockets, unless the
     /// kernel cannot tell ([`NetPlan::no_unread`]). It takes no lock either.
     ///
     /// # Errors

@@ -43,7 +43,10 @@ pub(crate) const OF_SENDING: &[Fields] = &[
 /// The fields that it takes to see what waits to be read, besides those.
 pub(crate) const OF_UNREAD: &[Fields] = &[
     ("tcp_sock", &["rcv_nxt", "copied_seq", "rcv_wnd", "rcv_wup"]),
-    ("inet_connection_sock", &["icsk_ack"]),
+    ("inet_connection_sock", &["icsk_ack", "icsk_accept_queue"]),
+    ("request_sock_queue", &["rskq_accept_head"]),
+    ("request_sock", &["dl_next", "sk"]),
+    ("sock", &["sk_ack_backlog"]),
     ("socket", &["wq"]),
     ("socket_wq", &["wait"]),
     ("wait_queue_head", &["head"]),

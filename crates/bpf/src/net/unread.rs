@@ -8,6 +8,9 @@ use crate::skel::net::types::net_unread;
 // SAFETY: generated from a C struct of integers and structs of them; every bit pattern is a value.
 unsafe impl Plain for net_unread {}
 
+/// `READER_NONE`.
+const LISTENS: u32 = 4;
+
 /// What the thread did that fetches what an event poll has ready: `enum net_reader_state` in `net.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
@@ -38,6 +41,19 @@ pub struct Waiting {
     pub tid: Option<u32>,
 }
 
+/// A listening socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// Its own address; it has no other end.
+    pub ends: Ends,
+    /// Connections that wait to be accepted.
+    pub waiting: u32,
+    /// Of the first of them that has sent something: how many bytes; 0 = none of the first few has.
+    pub asked_bytes: u32,
+    /// Time since the last of them came, to a jiffy.
+    pub age_ns: u64,
+}
+
 /// A look at the connections of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unread {
@@ -45,6 +61,8 @@ pub struct Unread {
     pub watched: u32,
     /// Those of them that wait.
     pub waiting: Vec<Waiting>,
+    /// The sockets that listen.
+    pub listeners: Vec<Listener>,
 }
 
 /// Everything that was written; an entry that was cut off is left out.
@@ -54,6 +72,8 @@ pub(super) fn decode(written: &[u8], ns_per_jiffy: u64) -> Unread {
         let it: net_unread = from_bytes(it).expect("a chunk has the size of an entry");
         if it.ends.sock == 0 {
             all.watched = it.watched;
+        } else if it.state == LISTENS {
+            all.listeners.push(listener(&it, ns_per_jiffy));
         } else {
             all.waiting.push(waiting(&it, ns_per_jiffy));
         }
@@ -61,13 +81,26 @@ pub(super) fn decode(written: &[u8], ns_per_jiffy: u64) -> Unread {
     all
 }
 
+/// Something may have come between the two readings of which this is the difference.
+fn age_ns(it: &net_unread, ns_per_jiffy: u64) -> u64 {
+    u64::try_from(it.age_jiffies.cast_signed()).unwrap_or(0) * ns_per_jiffy
+}
+
+fn listener(it: &net_unread, ns_per_jiffy: u64) -> Listener {
+    Listener {
+        ends: ends(&it.ends),
+        waiting: it.waiting,
+        asked_bytes: it.unread_bytes,
+        age_ns: age_ns(it, ns_per_jiffy),
+    }
+}
+
 fn waiting(it: &net_unread, ns_per_jiffy: u64) -> Waiting {
     Waiting {
         ends: ends(&it.ends),
         unread_bytes: it.unread_bytes,
         room_bytes: it.room_bytes,
-        // Something may have come between the two readings of which this is the difference.
-        age_ns: u64::try_from(it.age_jiffies.cast_signed()).unwrap_or(0) * ns_per_jiffy,
+        age_ns: age_ns(it, ns_per_jiffy),
         reader: match it.state {
             1 => Reader::OnCpu,
             2 => Reader::Queued,
@@ -94,8 +127,12 @@ mod tests {
         one.ends.sock = 7;
         one.reader = 42;
         let end = net_unread { watched: 5, ..Default::default() };
-        let all = decode(&[bytes(&one), bytes(&end)].concat(), 4_000_000);
+        let mut queue = net_unread { state: LISTENS, waiting: 8, age_jiffies: 2, ..one };
+        queue.unread_bytes = 30;
+        let all = decode(&[bytes(&one), bytes(&queue), bytes(&end)].concat(), 4_000_000);
         assert_eq!((all.watched, all.waiting.len()), (5, 1));
+        let [it] = all.listeners.as_slice() else { panic!("{all:?}") };
+        assert_eq!((it.waiting, it.asked_bytes, it.age_ns), (8, 30, 8_000_000));
         let it = all.waiting[0];
         assert_eq!((it.age_ns, it.reader, it.tid), (12_000_000, Reader::OnCpu, Some(42)));
         one.age_jiffies = u32::MAX;

@@ -165,10 +165,11 @@ const FACTS: [&str; 13] = [
 const CUMULATIVE: [&str; 5] =
     ["cpu_reading", "cgroup_reading", "psi_reading", "disk_reading", "memory_reading"];
 /// Columns that say whom or what a row is about.
-const IDENTITIES: [&str; 27] = [
+const IDENTITIES: [&str; 28] = [
     "peer",
     "irq",
     "netns",
+    "inode",
     "seq",
     "proc",
     "pid",
@@ -213,9 +214,10 @@ const FLAGS: [&str; 15] = [
     "in_request",
 ];
 /// Columns that count things.
-const COUNTS: [&str; 62] = [
+const COUNTS: [&str; 63] = [
     "looks",
     "occupied_looks",
+    "late_looks",
     "samples",
     "bursts",
     "connections",
@@ -281,7 +283,7 @@ const COUNTS: [&str; 62] = [
 const PLAIN: [&str; 2] = ["nice", "weight"];
 
 /// Columns that hold something else than the other numbers of their table.
-pub(super) const OTHERWISE: [(&str, &str, Holds); 49] = [
+pub(super) const OTHERWISE: [(&str, &str, Holds); 52] = [
     ("interrupts", "longest_ns", Holds::Maximum),
     ("resent", "connections", Holds::Level),
     ("resent", "srtt_ns", Holds::Level),
@@ -297,6 +299,9 @@ pub(super) const OTHERWISE: [(&str, &str, Holds); 49] = [
     ("unread", "connections", Holds::Level),
     ("unread", "longest_ns", Holds::Maximum),
     ("unread", "waiting_bytes", Holds::Level),
+    ("accept_queue", "inode", Holds::Fact),
+    ("accept_queue", "most_waiting", Holds::Maximum),
+    ("accept_queue", "longest_ns", Holds::Maximum),
     ("datagrams", "waiting_bytes", Holds::Level),
     ("datagrams", "buffer_bytes", Holds::Fact),
     ("datagrams", "most_buffer_bytes", Holds::Fact),

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod accept_queue;
 mod asleep;
 mod before;
 mod block;

@@ -364,7 +364,8 @@ fn threads_that_take_turns_at_an_event_poll_are_not_known_to_be_late() {
 fn an_event_poll_that_is_left_alone_keeps_nobody_waiting() {
     with_recording("an_event_poll_that_is_left_alone_keeps_nobody_waiting", |recording| {
         let run = watched("leaves", recording);
-        assert!(run.occupied_ns() == 0.0, "{:?}", run.recorded);
+        // A look, which stands for a tenth of a second, may find it awake between two sleeps.
+        assert!(run.occupied_ns() < 0.25e9, "{:?}", run.recorded);
         assert_eq!(run.finding, None);
     });
 }

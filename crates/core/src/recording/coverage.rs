@@ -42,7 +42,8 @@ pub enum Source {
     Tcp,
     /// BPF network probe over the files of the target: by what connections are held up that have something to send.
     Connections,
-    /// BPF network probe over the files of the target: what connections have received that nobody fetches.
+    /// BPF network probe over the files of the target: what connections have received that nobody fetches, and which wait to be
+    /// accepted.
     Unread,
     /// `/proc/PID/net`: what sockets of UDP and listening sockets dropped.
     Sockets,

@@ -55,7 +55,9 @@ pub use hist::{WAIT_BUCKETS, WaitHist, bucket_of, bucket_range_ns};
 pub use host_facts::{HostFacts, MOST_FACT_BYTES};
 pub use interrupts::{InterruptContext, InterruptKind, InterruptTick};
 pub use long_wait::LongWait;
-pub use net::{DatagramTick, ListenerTick, NetnsTick, ResentTick, SendingTick, UnreadTick};
+pub use net::{
+    AcceptQueueTick, DatagramTick, ListenerTick, NetnsTick, ResentTick, SendingTick, UnreadTick,
+};
 pub use profile::{FRAME_END, KERNEL_MARK, ProfileRecord, ProfileSpan, ProfileStack, SleepStack};
 pub use reclaim::{MemoryBound, MemoryHeld, MemoryReading, ReclaimKind, ReclaimTick};
 pub use runtime::{Confidence, NamedThreads, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
@@ -134,6 +136,9 @@ pub enum Record {
     /// What connections of a process of the target had received while nobody fetched it, each second. Absent when there was
     /// nothing of that, or the target is the host.
     Unread(Box<UnreadTick>),
+    /// Connections that waited to be accepted at a listening socket of the target, each second. Absent when there were none, or the
+    /// target is the host.
+    AcceptQueue(Box<AcceptQueueTick>),
     /// What a socket of UDP dropped, each second.
     Datagrams(Box<DatagramTick>),
     /// Requests for connections in a network namespace, each second.
@@ -201,6 +206,7 @@ impl Record {
             Self::Resent(it) => &**it,
             Self::Sending(it) => &**it,
             Self::Unread(it) => &**it,
+            Self::AcceptQueue(it) => &**it,
             Self::Datagrams(it) => &**it,
             Self::Netns(it) => &**it,
             Self::Listener(it) => &**it,

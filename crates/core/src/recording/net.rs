@@ -138,6 +138,37 @@ pub struct UnreadTick {
 
 observed! { it: UnreadTick over t0_ns..t1_ns, from Source::Unread; to it.proc }
 
+/// Connections that waited to be accepted at a listening socket of the target, at looks some ten times a second (BPF network
+/// probe, over the files of the target's processes). They count if the first that has sent something has waited
+/// for some milliseconds since. Each look stands for the time since the one before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AcceptQueueTick {
+    /// Start.
+    pub t0_ns: u64,
+    /// End.
+    pub t1_ns: u64,
+    /// A process that has the socket open; a record always has it.
+    pub proc: Option<ProcId>,
+    /// Inode number of the socket, which no other one has meanwhile; `None` = not known.
+    pub inode: Option<u64>,
+    /// Own address and port of the socket.
+    pub local: String,
+    /// Number of looks.
+    pub looks: u64,
+    /// Number of those at which connections waited.
+    pub late_looks: u64,
+    /// The time of all connections in which they waited, added up.
+    pub waiting_ns: u64,
+    /// The time in which at least one waited.
+    pub late_ns: u64,
+    /// Most connections that waited at a look.
+    pub most_waiting: u64,
+    /// The longest time for which one was found to have waited.
+    pub longest_ns: u64,
+}
+
+observed! { it: AcceptQueueTick over t0_ns..t1_ns, from Source::Unread; to it.proc }
+
 /// Datagrams that a socket of UDP dropped in a second, because its receive buffer was full or for lack of memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatagramTick {

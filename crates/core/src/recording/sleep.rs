@@ -364,7 +364,7 @@ const MEMORY: &[&str] = &[
 ];
 
 /// Calls of event loops, which wait for whatever comes next. `poll` and `select` are also used to wait for one answer.
-pub const EVENT_CALLS: &[&str] = &["epoll_wait", "epoll_pwait", "epoll_pwait2", "io_uring_enter"];
+pub const EVENT_CALLS: &[&str] = &["epoll_wait", "epoll_pwait", "epoll_pwait2"];
 
 /// Whether a call, as in [`SleepTick::call`], takes the lock of the address space of its process.
 #[must_use]

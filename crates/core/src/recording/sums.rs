@@ -3,9 +3,9 @@
 //! anything, and sums of it must not wrap around into numbers that look right.
 
 use super::{
-    BlameTick, BlockRecord, CpuCheckRecord, DatagramTick, DeviceBin, DiskCounters, IdleTick,
-    LoadBin, LongWait, NamedThreads, ObserverTick, PairRound, ProcessTick, ProfileRecord, Record,
-    ResentTick, Run, SchedstatTick, SendingTick, SyscallFile, SyscallRecord, SyscallSpan,
+    AcceptQueueTick, BlameTick, BlockRecord, CpuCheckRecord, DatagramTick, DeviceBin, DiskCounters,
+    IdleTick, LoadBin, LongWait, NamedThreads, ObserverTick, PairRound, ProcessTick, ProfileRecord,
+    Record, ResentTick, Run, SchedstatTick, SendingTick, SyscallFile, SyscallRecord, SyscallSpan,
     SyscallTotal, UnreadTick, WaitHist,
 };
 
@@ -124,6 +124,11 @@ fn unread(it: &UnreadTick) -> u64 {
     sum(counts.into_iter().chain(rest))
 }
 
+fn accept_queue(it: &AcceptQueueTick) -> u64 {
+    let AcceptQueueTick { looks, late_looks, waiting_ns, late_ns, most_waiting, .. } = *it;
+    sum([looks, late_looks, waiting_ns, late_ns, most_waiting, it.longest_ns])
+}
+
 fn resent(it: &ResentTick) -> u64 {
     let ResentTick { connections, times, dropped_here, requests, timeouts, probes, .. } = *it;
     let ResentTick { timeout_ns, recoveries, recovery_ns, rto_ns, segments, .. } = *it;
@@ -168,6 +173,7 @@ fn amount(record: &Record) -> u64 {
         Record::Resent(it) => resent(it),
         Record::Sending(it) => sending(it),
         Record::Unread(it) => unread(it),
+        Record::AcceptQueue(it) => accept_queue(it),
         Record::Datagrams(it) => datagrams(it),
         Record::Netns(it) => sum([it.opened, it.overflows, it.drops]),
         Record::Listener(it) => {

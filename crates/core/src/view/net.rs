@@ -2,13 +2,14 @@
 //! What the network lost, by connection and socket.
 
 use crate::recording::{
-    DatagramTick, ListenerTick, NetnsTick, ProcId, ResentTick, SendingTick, UnreadTick,
+    AcceptQueueTick, DatagramTick, ListenerTick, NetnsTick, ProcId, ResentTick, SendingTick,
+    UnreadTick,
 };
 use std::collections::BTreeMap;
 
 /// Connections, and sockets of each kind, that are kept one by one.
 const KEPT: usize = 4096;
-/// Threads of a process that are kept one by one for which something waited.
+/// Threads of a process that are kept one by one for which something waited, and sockets that share an address.
 const KEPT_READERS: usize = 256;
 
 /// Which connection or socket.
@@ -173,6 +174,34 @@ impl Unread {
     }
 }
 
+/// Connections that waited to be accepted at a listening socket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AcceptQueue {
+    /// The sums of its ticks; of levels the most.
+    pub sum: AcceptQueueTick,
+}
+
+impl AcceptQueue {
+    fn push(&mut self, tick: &AcceptQueueTick) {
+        let sum = &mut self.sum;
+        if sum.looks == 0 {
+            (sum.t0_ns, sum.proc, sum.local) = (tick.t0_ns, tick.proc, tick.local.clone());
+            sum.inode = tick.inode;
+        }
+        sum.t1_ns = tick.t1_ns;
+        for (to, more) in [
+            (&mut sum.looks, tick.looks),
+            (&mut sum.late_looks, tick.late_looks),
+            (&mut sum.waiting_ns, tick.waiting_ns),
+            (&mut sum.late_ns, tick.late_ns),
+        ] {
+            *to = to.saturating_add(more);
+        }
+        sum.most_waiting = sum.most_waiting.max(tick.most_waiting);
+        sum.longest_ns = sum.longest_ns.max(tick.longest_ns);
+    }
+}
+
 /// What a socket of UDP dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Datagrams {
@@ -223,6 +252,7 @@ pub struct NetView {
     connections: Connections,
     senders: BTreeMap<NetKey, Sender>,
     unread: BTreeMap<NetKey, Vec<Unread>>,
+    accept_queues: BTreeMap<NetKey, Vec<AcceptQueue>>,
     datagrams: BTreeMap<NetKey, Datagrams>,
     listeners: BTreeMap<NetKey, Listener>,
     namespaces: BTreeMap<u32, NetnsTotals>,
@@ -262,6 +292,20 @@ impl NetView {
             readers.len() - 1
         });
         readers[at].push(tick);
+    }
+
+    pub(super) fn accept_queue(&mut self, tick: &AcceptQueueTick) {
+        let (proc, local) = (tick.proc, tick.local.clone());
+        let queues = entry(&mut self.accept_queues, NetKey { proc, local, ..NetKey::default() });
+        let known = queues.iter().position(|it| it.sum.inode == tick.inode);
+        if known.is_none() && queues.len() >= KEPT_READERS {
+            return;
+        }
+        let at = known.unwrap_or_else(|| {
+            queues.push(AcceptQueue::default());
+            queues.len() - 1
+        });
+        queues[at].push(tick);
     }
 
     pub(super) fn datagrams(&mut self, tick: &DatagramTick) {
@@ -324,6 +368,12 @@ impl NetView {
         let mut peers = all.filter_map(|(_, it)| it.sum.peer);
         let first = peers.next()?;
         peers.all(|peer| peer == first).then_some(first)
+    }
+
+    /// The listening sockets at which connections waited to be accepted, of each address of a process.
+    #[must_use]
+    pub fn accept_queues(&self) -> &BTreeMap<NetKey, Vec<AcceptQueue>> {
+        &self.accept_queues
     }
 
     /// What waited to be read, by process, for each thread that should have read it.

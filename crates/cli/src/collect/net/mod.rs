@@ -3,6 +3,7 @@
 //! send, and what they have received that nobody fetches (all BPF network probe), and what sockets dropped
 //! (`/proc/PID/net`). Read once a second, the probe's log and what waits to be read at each beat.
 
+mod accept_queue;
 mod connections;
 mod other_ends;
 mod owners;
@@ -32,8 +33,7 @@ const GAIN: &str =
 
 const GAIN_OF_SENDERS: &str = "the probe tells whose slow reading, or which small buffer, holds up what connections have to send";
 
-const GAIN_OF_UNREAD: &str =
-    "the probe tells what others have sent that waits for a reader that is occupied";
+const GAIN_OF_UNREAD: &str = "the probe tells what others have sent that waits for a reader that is occupied, or to be accepted";
 
 pub(crate) struct NetCollector {
     probe: Result<NetProbe, State>,

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What connections of the target have received that nobody reads. Looked at at each beat, less often where that takes long.
+//! What connections of the target have received that nobody reads, and which wait to be accepted. Looked at at each beat, less
+//! often where that takes long.
 
 use super::super::{Context, Emit};
+use super::accept_queue::AcceptQueues;
 use crate::clock::thread_cpu_time_ns;
 use deburr_bpf::net::{self, NetProbe, Reader, Waiting};
 use deburr_core::recording::{ProcId, Record, UnreadTick};
@@ -23,9 +25,11 @@ const READERS: usize = 64;
 pub(super) struct Unread {
     /// What waited since the last records, by process and by the thread that should have read it.
     late: BTreeMap<(ProcId, Option<u32>), UnreadTick>,
+    accept_queues: AcceptQueues,
     /// Looks since the last records.
     looks: u64,
-    /// Processes none of whose connections an event poll watched: they are looked at once a second only.
+    /// Processes none of whose connections an event poll watched, and whose listening sockets, if any, others have, too: they are looked
+    /// at once a second only.
     without: HashSet<ProcId>,
     /// These are due as well.
     all_due: bool,
@@ -61,7 +65,7 @@ impl Unread {
         if std::mem::take(&mut self.all_due) {
             self.without.clear();
         }
-        let mut found = Vec::new();
+        let (mut found, mut listeners) = (Vec::new(), HashSet::new());
         for (pid, proc) in pids {
             if self.without.contains(&proc) {
                 continue;
@@ -73,7 +77,9 @@ impl Unread {
                 }
                 continue;
             };
-            if unread.watched == 0 {
+            // Not all: a look must see each socket.
+            let known = unread.listeners.iter().all(|it| !listeners.insert(it.ends.sock));
+            if unread.watched == 0 && known {
                 self.without.insert(proc);
             }
             found.push((proc, unread));
@@ -90,6 +96,7 @@ impl Unread {
             return;
         }
         self.looks += 1;
+        self.accept_queues.found(&all, span_ns, ns_per_jiffy);
         // Processes may share a socket: it is told of the one whose thread reads it, if that is known.
         let rows = all.iter().flat_map(|(_, unread)| &unread.waiting);
         let known: HashSet<u64> =
@@ -125,6 +132,9 @@ impl Unread {
         }
         for tick in all {
             emit(Record::Unread(Box::new(UnreadTick { t0_ns, t1_ns, looks, ..tick })));
+        }
+        if self.accept_queues.second((t0_ns, t1_ns), looks, emit) {
+            self.gaps.insert("connections wait at more sockets of the target than are recorded");
         }
     }
 }
@@ -193,7 +203,8 @@ mod tests {
     }
 
     fn look(of: &mut Unread, t_ms: u64, proc: u32, waiting: Vec<Waiting>) {
-        of.found(vec![(ProcId(proc), net::Unread { watched: 9, waiting })], t_ms * MS, MS);
+        let unread = net::Unread { watched: 9, waiting, ..net::Unread::default() };
+        of.found(vec![(ProcId(proc), unread)], t_ms * MS, MS);
     }
 
     #[test]
@@ -258,11 +269,16 @@ mod tests {
     #[test]
     fn a_connection_of_several_processes_waits_once() {
         let mut of = Unread::default();
-        let unread = || net::Unread { watched: 1, waiting: vec![waiting(1, 50, Reader::OnCpu)] };
+        let of_one = |reader| net::Unread {
+            watched: 1,
+            waiting: vec![waiting(1, 50, reader)],
+            ..net::Unread::default()
+        };
+        let unread = || of_one(Reader::OnCpu);
         of.found(vec![(ProcId(1), unread()), (ProcId(2), unread())], 100 * MS, MS);
         assert_eq!(ticks(&mut of).len(), 1);
         // Of the one that is known to read it.
-        let unknown = net::Unread { watched: 1, waiting: vec![waiting(1, 50, Reader::Unknown)] };
+        let unknown = of_one(Reader::Unknown);
         of.found(vec![(ProcId(1), unknown), (ProcId(2), unread())], 200 * MS, MS);
         let all = ticks(&mut of);
         assert_eq!(all.iter().map(|it| it.proc).collect::<Vec<_>>(), [Some(ProcId(2))]);

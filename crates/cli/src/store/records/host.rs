@@ -531,6 +531,7 @@ tables! {
         of_network @ (Record::Resent(_)
         | Record::Sending(_)
         | Record::Unread(_)
+        | Record::AcceptQueue(_)
         | Record::Datagrams(_)
         | Record::Netns(_)
         | Record::Listener(_)) => net::row(of_network),

@@ -4,7 +4,8 @@
 use super::host;
 use crate::store::table::{Presence, tables};
 use deburr_core::recording::{
-    DatagramTick, ListenerTick, NetnsTick, Record, ResentTick, SendingTick, UnreadTick,
+    AcceptQueueTick, DatagramTick, ListenerTick, NetnsTick, Record, ResentTick, SendingTick,
+    UnreadTick,
 };
 use std::convert::identity;
 
@@ -119,6 +120,30 @@ tables! {
         remote,
         /// bytes that waited there
         waiting_bytes,
+    }
+    /// Connections that waited to be accepted at a listening socket of the target, at looks some ten times a second (BPF network
+    /// probe): the first that had sent something had waited for some milliseconds since. Each look stands for the time
+    /// since the one before. No row if there were none, and none if the target is the host. A recording of version 2 may lack the table,
+    /// which was added later.
+    "accept_queue" over tick => AcceptQueue(AcceptQueueTick) {
+        /// a process that has the socket open
+        proc,
+        /// inode number of the socket; NULL = not known
+        inode,
+        /// own address and port of the socket
+        local,
+        /// number of looks
+        looks,
+        /// number of those at which connections waited
+        late_looks,
+        /// the time in which connections waited, of all added up
+        waiting_ns,
+        /// the time in which at least one waited
+        late_ns,
+        /// most connections that waited at a look
+        most_waiting,
+        /// the longest time for which one was found to have waited
+        longest_ns,
     }
     /// Datagrams that a socket of UDP dropped (`drops` of `/proc/PID/net/udp` and `udp6`). No row if it dropped none. A
     /// recording of version 2 may lack the table, which was added later.

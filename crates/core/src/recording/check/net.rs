@@ -3,7 +3,7 @@
 
 use super::amounts::fits;
 use super::{Faults, Invariant};
-use crate::recording::{Record, ResentTick, SendingTick, UnreadTick};
+use crate::recording::{AcceptQueueTick, Record, ResentTick, SendingTick, UnreadTick};
 
 pub(super) const PARTS: Invariant =
     "what timers and probes sent again is part of what was sent again";
@@ -15,11 +15,15 @@ pub(super) const HELD: Invariant =
 
 pub(super) const LATE: Invariant = "what waits to be read does so on connections that are watched, and no longer than the tick lasts";
 
+pub(super) const ACCEPTED_LATE: Invariant =
+    "connections wait to be accepted at looks, and no longer than the tick lasts";
+
 pub(super) fn check(record: &Record, faults: &mut Faults) {
     match record {
         Record::Resent(it) => resent(it, faults),
         Record::Sending(it) => sending(it, faults),
         Record::Unread(it) => unread(it, faults),
+        Record::AcceptQueue(it) => accept_queue(it, faults),
         _ => {}
     }
 }
@@ -41,6 +45,17 @@ fn unread(it: &UnreadTick, faults: &mut Faults) {
         && it.unread_ns <= it.late_ns.saturating_mul(it.connections);
     faults.unless(holds, LATE, || {
         format!("{known_ns} ns of {} ns of {} ns in {length_ns} ns", it.late_ns, it.unread_ns)
+    });
+}
+
+fn accept_queue(it: &AcceptQueueTick, faults: &mut Faults) {
+    let length_ns = it.t1_ns.saturating_sub(it.t0_ns);
+    let holds = fits(it.late_ns, length_ns)
+        && it.late_ns <= it.waiting_ns
+        && it.late_looks <= it.looks
+        && it.waiting_ns <= it.late_ns.saturating_mul(it.most_waiting);
+    faults.unless(holds, ACCEPTED_LATE, || {
+        format!("{} ns of {} ns in {length_ns} ns", it.late_ns, it.waiting_ns)
     });
 }
 

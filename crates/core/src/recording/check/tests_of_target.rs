@@ -3,8 +3,8 @@
 use super::tests::{good, violated_by};
 use super::*;
 use crate::recording::{
-    Meta, ProcId, ResentTick, SendingTick, SleepState, SleepTick, SleptOn, TargetSpec,
-    ThreadLedger, ThreadStates, UnreadTick, WaitBin, WaitHist, WokenBy,
+    AcceptQueueTick, Meta, ProcId, ResentTick, SendingTick, SleepState, SleepTick, SleptOn,
+    TargetSpec, ThreadLedger, ThreadStates, UnreadTick, WaitBin, WaitHist, WokenBy,
 };
 
 /// Bins of 100 ms with a wait of that length each.
@@ -139,6 +139,26 @@ fn what_waits_to_be_read_does_so_within_the_tick() {
     assert_eq!(of(1_600_000_001, 800_000_000, 0, 0), [net::LATE]);
     assert_eq!(of(700_000_000, 800_000_000, 0, 0), [net::LATE]);
     assert_eq!(of(1_100_000_000, 1_100_000_000, 0, 0), [net::LATE]);
+}
+
+#[test]
+fn connections_wait_to_be_accepted_within_the_tick() {
+    let of = |late_ns, waiting_ns, late_looks| {
+        violated_by(Record::AcceptQueue(Box::new(AcceptQueueTick {
+            t1_ns: 1_000_000_000,
+            looks: 10,
+            late_looks,
+            waiting_ns,
+            late_ns,
+            most_waiting: 3,
+            ..AcceptQueueTick::default()
+        })))
+    };
+    assert_eq!(of(800_000_000, 2_400_000_000, 8), [] as [&str; 0]);
+    assert_eq!(of(800_000_000, 2_400_000_001, 8), [net::ACCEPTED_LATE]);
+    assert_eq!(of(800_000_000, 700_000_000, 8), [net::ACCEPTED_LATE]);
+    assert_eq!(of(1_100_000_000, 1_100_000_000, 8), [net::ACCEPTED_LATE]);
+    assert_eq!(of(800_000_000, 800_000_000, 11), [net::ACCEPTED_LATE]);
 }
 
 #[test]

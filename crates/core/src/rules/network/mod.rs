@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! NET: time and data that the network, or a queue of a socket, loses.
 
+mod accept_queue;
 mod late_reader;
 mod listen_queue;
 mod receive_buffer;
@@ -17,4 +18,5 @@ pub(super) const RULES: &[&Rule] = &[
     &receive_buffer::RULE,
     &send_limited::RULE,
     &late_reader::RULE,
+    &accept_queue::RULE,
 ];

@@ -5,8 +5,8 @@ use super::scenes::{healthy, no_bpf};
 use super::{codes, judged};
 use crate::finding::{EntityKind, Severity};
 use crate::recording::{
-    Coverage, DatagramTick, ListenerTick, NetnsTick, ProcId, Record, ResentTick, SendingTick,
-    Source, State, UnreadTick,
+    AcceptQueueTick, Coverage, DatagramTick, ListenerTick, NetnsTick, ProcId, Record, ResentTick,
+    SendingTick, Source, State, UnreadTick,
 };
 use crate::testkit::{MS, ProcessActivity, S, Scene};
 
@@ -141,6 +141,23 @@ fn unread(proc: ProcId, (on_cpu_ms, queued_ms, asleep_ms): (u64, u64, u64)) -> R
     }))
 }
 
+/// Eight clients at a time that waited to be accepted in so many milliseconds of ten seconds.
+fn accept_queue(proc: ProcId, late_ms: u64) -> Record {
+    Record::AcceptQueue(Box::new(AcceptQueueTick {
+        t0_ns: 0,
+        t1_ns: 10 * S,
+        proc: Some(proc),
+        inode: Some(17),
+        local: "10.0.0.1:8085".into(),
+        looks: 100,
+        late_looks: late_ms / 100,
+        waiting_ns: 8 * late_ms * MS,
+        late_ns: late_ms * MS,
+        most_waiting: 9,
+        longest_ns: 398 * MS,
+    }))
+}
+
 pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
     let (mut scene, api, _) = service();
     match (code, kind) {
@@ -153,12 +170,14 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
         ("NET004", "quiet") => scene.push(sending(Some(api), Some(true), (8000, 6500, 0))),
         ("NET005", "fires") => scene.push(unread(api, (1900, 100, 0))),
         ("NET005", "quiet") => scene.push(unread(api, (100, 1900, 0))),
+        ("NET006", "fires") => scene.push(accept_queue(api, 9900)),
+        ("NET006", "quiet") => scene.push(accept_queue(api, 100)),
         (_, "quiet") => return Some(healthy()),
         ("NET001", "nodata") => return Some(no_bpf()),
         ("NET004", "nodata") => {
             scene.without(Source::Connections, "this kernel has no iterator over files", "")
         }
-        ("NET005", "nodata") => {
+        ("NET005" | "NET006", "nodata") => {
             scene.without(Source::Unread, "this kernel has no iterator over files", "")
         }
         (_, "nodata") => {
@@ -310,6 +329,26 @@ fn loops_are_late_for_their_own_clients_only() {
     };
     assert_eq!(severity("NET005", loops(190)), None);
     assert_eq!(severity("NET005", loops(210)), Some(Severity::Low));
+}
+
+#[test]
+fn a_client_that_waits_now_and_then_to_be_accepted_is_no_queue() {
+    let of = |late_ms| severity("NET006", [accept_queue(ProcId(1), late_ms)]);
+    // Less than five looks, and then less than 20 ms of a second.
+    assert_eq!([of(400), of(500), of(1000)], [None, Some(Severity::Medium), Some(Severity::High)]);
+    let with_looks = |late_ms| {
+        let Record::AcceptQueue(mut it) = accept_queue(ProcId(1), late_ms) else { unreachable!() };
+        it.late_looks = 9;
+        severity("NET006", [Record::AcceptQueue(it)])
+    };
+    assert_eq!([with_looks(190), with_looks(200)], [None, Some(Severity::Low)]);
+    // Sockets at which others wait are not added up, whether they share an address or not.
+    let other = |n: u64| {
+        let Record::AcceptQueue(mut it) = accept_queue(ProcId(1), 190) else { unreachable!() };
+        (it.late_looks, it.inode, it.local) = (9, Some(n), format!("10.0.0.1:{}", n % 2));
+        Record::AcceptQueue(it)
+    };
+    assert_eq!(severity("NET006", (1..9).map(other)), None);
 }
 
 /// Clients that read slowly, as a download over a phone does: whose fault a full window is decides.

@@ -63,7 +63,9 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
             scene.without(Source::Observer, "no reading of `/proc/self/stat`", "");
             scene
         }
-        ("NET001" | "NET002" | "NET003" | "NET004" | "NET005", kind) => network::scene(code, kind)?,
+        ("NET001" | "NET002" | "NET003" | "NET004" | "NET005" | "NET006", kind) => {
+            network::scene(code, kind)?
+        }
         ("SCH004", kind) => runtimes::scene(kind)?,
         ("SCH005", kind) => stopped::scene(kind)?,
         (

@@ -63,12 +63,26 @@ impl Stay {
     }
 }
 
+/// Kinds of sleeps of others that are kept of a thread, as it has ended them.
+const KINDS_ENDED: usize = 4;
+
 /// A sleep that a thread has ended: when, and in which way the other one waited.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ended {
-    pub(super) at_ns: u64,
-    pub(super) call: Call,
-    pub(super) condition: bool,
+struct Ended {
+    at_ns: u64,
+    call: Call,
+    condition: bool,
+}
+
+impl Ended {
+    fn of(it: &Sleep) -> Self {
+        let at_ns = it.since_ns.saturating_add(it.slept_ns);
+        Self { at_ns, call: it.call, condition: is_condition(it) }
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        (self.call, self.condition) == (other.call, other.condition)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -85,8 +99,8 @@ struct Known {
     /// The run in progress at the last look.
     runs_now: Option<Stay>,
     sleeps: VecDeque<Sleep>,
-    /// The last sleep of another one that it ended while a client of that one waited.
-    ended: Option<Ended>,
+    /// The last sleeps of others that it ended while clients of those waited, one of each kind.
+    ended: Vec<Ended>,
 }
 
 impl Known {
@@ -256,14 +270,12 @@ impl History {
             && sleep.waker.context == Context::Thread
             && let Some(waker) = self.known(by)
         {
-            let ended = Ended {
-                at_ns: sleep.since_ns.saturating_add(sleep.slept_ns),
-                call: sleep.call,
-                condition: is_condition(sleep),
-            };
-            // Each CPU tells its own.
-            if waker.ended.is_none_or(|it| it.at_ns < ended.at_ns) {
-                waker.ended = Some(ended);
+            let ended = Ended::of(sleep);
+            if let Some(it) = waker.ended.iter_mut().find(|it| it.is_like(&ended)) {
+                // Each CPU tells its own.
+                it.at_ns = it.at_ns.max(ended.at_ns);
+            } else if waker.ended.len() < KINDS_ENDED {
+                waker.ended.push(ended);
             }
         }
         if let Some(lock) = lock_of(sleep)
@@ -332,10 +344,11 @@ impl History {
         known.into_iter().flat_map(|known| known.sleeps.iter().rev()).take(most)
     }
 
-    /// The last sleep of another thread that this one ended while a client of that one waited; `None` = it was not seen to.
-    pub(super) fn ended_by(&self, it: Thread) -> Option<Ended> {
-        let known = self.threads.get(&it.tid).filter(|known| known.tgid == it.tgid);
-        known.and_then(|known| known.ended)
+    /// When a thread last ended a sleep of that kind while a client of who slept waited; `None` = it was not seen to.
+    pub(super) fn ended_ns(&self, it: Thread, like: &Sleep) -> Option<u64> {
+        let known = self.threads.get(&it.tid).filter(|known| known.tgid == it.tgid)?;
+        let like = Ended::of(like);
+        known.ended.iter().find(|it| it.is_like(&like)).map(|it| it.at_ns)
     }
 
     /// The last of them that began before a time, the latest first.

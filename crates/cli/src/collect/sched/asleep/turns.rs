@@ -49,11 +49,9 @@ pub(super) fn before(sleep: &Sleep, history: &History, listening: &Listening) ->
     let by = Thread { tgid: sleep.waker.tgid, tid: sleep.waker.tid };
     let own = Thread { tgid: sleep.tgid, tid: sleep.tid };
     let since_ns = began_ns(sleep, history, listening);
-    let gives_turns = history.ended_by(own).is_some_and(|it| {
-        it.call == sleep.call
-            && it.condition == is_condition(sleep)
-            && it.at_ns.saturating_add(ROUND_NS) > ended_ns(sleep)
-    });
+    let gives_turns = history
+        .ended_ns(own, sleep)
+        .is_some_and(|at_ns| at_ns.saturating_add(ROUND_NS) > ended_ns(sleep));
     let same_way = |it: &Sleep| {
         it.call == sleep.call
             && is_condition(it) == is_condition(sleep)
