@@ -168,9 +168,11 @@ def judge(said, recording, kernel):
     has_iterator = tuple(map(int, re.findall(r"\d+", kernel)[:2])) >= (6, 1)
     sending = "active" if has_iterator else "missing"
     hold(states.get("connections") == sending, f"doctor: connections is {states.get('connections')}")
+    hold(states.get("unread") == sending, f"doctor: unread is {states.get('unread')}")
     # Its program is loaded for a target only.
     unchecked = {rule["code"] for rule in asleep["not_checked"]}
-    hold(("NET004" in unchecked) != has_iterator, f"asleep: not checked: {sorted(unchecked)}")
+    for rule in ("NET004", "NET005", "NET006"):
+        hold((rule in unchecked) != has_iterator, f"asleep: not checked: {sorted(unchecked)}")
     for name in ("block", "writeback", "reclaim", "tcp"):
         hold(states.get(name) == "active", f"doctor: {name} is {states.get(name)}")
     times, at_limit = freed(said.get("reclaim", ""))

@@ -80,7 +80,7 @@ fn check(view: &View) -> Verdict {
         all.into_iter().map(|(who, of)| Waiting::of(view, who, of)).collect();
     // Stable: of equals, the one that was seen first stays first.
     waiting.sort_by_key(|it| Reverse(it.ns_per_s));
-    let found = waiting.iter().filter_map(|it| Some(finding(view, severity(it)?, it)));
+    let found = waiting.iter().filter_map(|it| Some(finding(view, severity(view, it)?, it)));
     let found: Vec<Finding> = found.take(MAX_VICTIMS).collect();
     if !found.is_empty() {
         return Verdict::Fired(found);
@@ -113,14 +113,20 @@ impl<'v> Waiting<'v> {
     }
 }
 
-fn severity(it: &Waiting<'_>) -> Option<Severity> {
+/// Who is dropped waits for a second and more: where a queue is full, that comes first.
+fn severity(view: &View, it: &Waiting<'_>) -> Option<Severity> {
     if (it.worst().sum.late_looks as f64) < LEAST_LOOKS.value {
         return None;
     }
     let ms = it.ns_per_s as f64 / 1e6;
     let levels =
         [(HIGH_HELD, Severity::High), (MEDIUM_HELD, Severity::Medium), (LOW_HELD, Severity::Low)];
-    levels.iter().find(|(limit, _)| ms >= limit.value).map(|(_, severity)| *severity)
+    let (_, severity) = levels.iter().find(|(limit, _)| ms >= limit.value)?;
+    let mut listeners = view.net().listeners().iter();
+    let drops = listeners.any(|(key, listener)| {
+        key.local == it.worst().sum.local && listener.drops.is_some_and(|drops| drops > 0)
+    });
+    Some(if drops { (*severity).min(Severity::Medium) } else { *severity })
 }
 
 /// How many waited at a time on average, in words.

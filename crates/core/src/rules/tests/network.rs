@@ -336,6 +336,13 @@ fn a_client_that_waits_now_and_then_to_be_accepted_is_no_queue() {
     let of = |late_ms| severity("NET006", [accept_queue(ProcId(1), late_ms)]);
     // Less than five looks, and then less than 20 ms of a second.
     assert_eq!([of(400), of(500), of(1000)], [None, Some(Severity::Medium), Some(Severity::High)]);
+    let full = |drops| {
+        let Record::AcceptQueue(mut it) = accept_queue(ProcId(1), 9900) else { unreachable!() };
+        let Record::Listener(of) = listener(Some(ProcId(1)), Some(drops)) else { unreachable!() };
+        it.local.clone_from(&of.local);
+        severity("NET006", [Record::AcceptQueue(it), Record::Listener(of)])
+    };
+    assert_eq!([full(0), full(9)], [Some(Severity::High), Some(Severity::Medium)]);
     let with_looks = |late_ms| {
         let Record::AcceptQueue(mut it) = accept_queue(ProcId(1), late_ms) else { unreachable!() };
         it.late_looks = 9;
