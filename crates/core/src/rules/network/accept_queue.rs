@@ -92,7 +92,8 @@ fn check(view: &View) -> Verdict {
             words::of_every_second(it.ns_per_s)
         ),
         None => {
-            "at no look had a client waited for more than some milliseconds to be accepted".into()
+            "at no look had a client that had asked for something waited to be accepted for long"
+                .into()
         }
     };
     Verdict::Quiet { closest }
