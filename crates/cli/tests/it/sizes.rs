@@ -29,6 +29,9 @@ const LARGER: u64 = 4;
 const MOST_SLOWER: f64 = 2.0;
 /// A time that is less than this is compared as if it were this.
 const LEAST_S: f64 = 0.1;
+/// Times that a command is run on each file until it is not slower than that. CPU time grows, by twice and more, with what
+/// else the machine does (the other half of a core, caches, a hypervisor), and never shrinks: the least counts.
+const MOST_ROUNDS: usize = 6;
 
 /// Waits of a process in a second.
 macro_rules! waits {
@@ -207,7 +210,7 @@ fn judge(name: &str, shape: &Shape) {
     let ((empty, _), (small, small_bytes), (large, large_bytes)) =
         (made("empty", 0), made("small", megabytes() / LARGER), made("large", megabytes()));
     for command in ["check", "report"] {
-        let [nothing, less, more] = [&empty, &small, &large].map(|path| {
+        let took = |path: &Path| {
             let took = taken(command, path);
             if took.code != Some(0) && !(command == "check" && took.code == Some(1)) {
                 let said = stderr(&deburr(&[command, path.to_str().unwrap()]).output().unwrap());
@@ -216,26 +219,37 @@ fn judge(name: &str, shape: &Shape) {
                 eprint!("refused: {said}");
             }
             took
-        });
+        };
+        let mut least = [&empty, &small, &large].map(|path| took(path));
         // What ends within milliseconds may not be seen at its largest.
         let again = (0..2).map(|_| taken(command, &empty).memory_bytes);
-        let nothing_bytes = again.fold(nothing.memory_bytes, u64::max);
-        let grown = more.memory_bytes.saturating_sub(nothing_bytes) as f64;
+        let nothing_bytes = again.fold(least[0].memory_bytes, u64::max);
+        let grown = least[2].memory_bytes.saturating_sub(nothing_bytes) as f64;
         let times = grown / large_bytes as f64;
-        let (less_s, more_s) = (less.cpu_s - nothing.cpu_s, more.cpu_s - nothing.cpu_s);
-        eprintln!(
-            "{name}: {command} of {} MB: {more_s:.2} s of CPU time, {less_s:.2} s for {} MB; {:.0} MB of memory, {times:.2} \
-             times the file",
-            large_bytes >> 20,
-            small_bytes >> 20,
-            grown / f64::from(1 << 20),
-        );
         let size = large_bytes as f64 / small_bytes as f64;
-        let slower = more_s.max(LEAST_S) / less_s.max(LEAST_S) / size;
-        assert!(
-            slower < MOST_SLOWER,
-            "{command} {name}: {less_s} s, and {more_s} s for {size} times"
-        );
+        let mut rounds = 1;
+        loop {
+            let [nothing_s, small_s, large_s] = [least[0].cpu_s, least[1].cpu_s, least[2].cpu_s];
+            let (less_s, more_s) = (small_s - nothing_s, large_s - nothing_s);
+            eprintln!(
+                "{name}: {command} of {} MB: {more_s:.2} s of CPU time, {less_s:.2} s for {} MB; {:.0} MB of memory, \
+                 {times:.2} times the file",
+                large_bytes >> 20,
+                small_bytes >> 20,
+                grown / f64::from(1 << 20),
+            );
+            if more_s.max(LEAST_S) / less_s.max(LEAST_S) / size < MOST_SLOWER {
+                break;
+            }
+            assert!(
+                rounds < MOST_ROUNDS,
+                "{command} {name}: {less_s} s, and {more_s} s for {size} times"
+            );
+            rounds += 1;
+            for (least, path) in least.iter_mut().zip([&empty, &small, &large]) {
+                least.cpu_s = least.cpu_s.min(took(path).cpu_s);
+            }
+        }
         assert!(times < shape.most_times, "{command} {name}: {times} times the file");
     }
 }
