@@ -144,6 +144,7 @@ struct inode {
 	struct address_space *i_mapping;
 	unsigned long i_ino;
 	unsigned int i_nlink;
+	__u32 i_rdev; /* of a device */
 	__u32 i_generation;
 	unsigned long dirtied_when;
 	struct hlist_head i_dentry;

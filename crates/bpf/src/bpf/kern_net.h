@@ -60,9 +60,23 @@ struct sock {
 	__u32 sk_ack_backlog; /* clients that wait for accept */
 	__u16 sk_type;
 	__u16 sk_protocol;
+	__u8 sk_userlocks : 4;
+	__u32 sk_forward_alloc;
 	unsigned int sk_sndbuf;
 	struct pid *sk_peer_pid;
 	struct socket *sk_socket;
+};
+
+/* What identifies the next packet of IPv4. */
+struct inet_sock {
+	__u16 inet_id;
+};
+
+/* The same since 6.6, and in later kernels of older series. */
+struct inet_sock___atomic {
+	struct {
+		__u32 counter;
+	} inet_id;
 };
 
 /* --- TCP --- */
@@ -204,13 +218,24 @@ struct poll_wqueues {
 
 /* include/uapi/linux/stat.h */
 #define S_IFMT   0170000
+#define S_IFCHR  0020000
+#define S_IFDIR  0040000
+#define S_IFREG  0100000
 #define S_IFSOCK 0140000
+
+/* include/uapi/linux/magic.h */
+#define FUSE_SUPER_MAGIC 0x65735546
 
 /* include/linux/net.h */
 #define SOCK_STREAM 1
+#define SOCK_DGRAM  2
+
+/* include/net/sock.h: sk_userlocks */
+#define SOCK_BINDPORT_LOCK 8
 
 /* include/net/tcp_states.h */
 #define TCP_ESTABLISHED 1
+#define TCP_SYN_SENT    2
 #define TCP_CLOSE       7
 #define TCP_LISTEN      10
 

@@ -64,6 +64,13 @@ enum sleep_lock {
 /* What the addresses of sockets have no bit of. */
 #define CLIENT_FLAGS 63ULL
 
+/* In sched_sleep.mark, of a socket of datagrams. */
+enum sleep_datagrams {
+	DATAGRAMS_OTHERS = 0,
+	DATAGRAMS_FIRST = 1, /* the kernel has chosen its port, and it has received nothing yet */
+	DATAGRAMS_BOUND = 2, /* its program has chosen its port */
+};
+
 /* A thread whose sleeps are recorded. Free when `tid` is 0. */
 struct sched_watch {
 	__u32 tid;
@@ -95,7 +102,8 @@ struct sched_sleep {
 	__u64 inode;  /* of the file that the first argument means; of a call that takes none, where
 			 its program goes on */
 	__u8 kind[8]; /* beginning of the name of a file without a type: "[eventpo" */
-	__u32 device; /* of a file; of a sleep on a socket: waker_to of its watch */
+	__u32 device; /* of a file's filesystem; of a character device, its own; of a sleep on a
+			 socket: waker_to of its watch */
 	__u32 tid;
 	__u32 tgid;
 	__u32 waker_tid;
@@ -117,11 +125,13 @@ struct sched_sleep {
 	__u8 state;        /* of the ledger */
 	__u8 context;      /* enum sleep_context */
 	__u8 mark;         /* a unix socket that was bound, or whose listener was; one of TCP on
-			      which its process has sent, and has not read yet; a call that takes no
-			      file whose fourth argument is not 0 */
+			      which its process has sent, and has not read yet; enum sleep_datagrams;
+			      a file that a process serves (FUSE); a call that takes no file whose
+			      fourth argument is not 0 */
 	__u8 ready;        /* the socket is the one that is ready of several */
 	__u8 lock;         /* enum sleep_lock; not told of who sleeps in a call on a socket */
-	__u32 write_seq;   /* number of the next byte that is sent by a socket of TCP */
+	__u32 write_seq;   /* number of the next byte that is sent by a socket of TCP; of datagrams,
+			      what is another one after each that is sent over IPv4 */
 };
 
 /* The sleeps that ended on a CPU. */

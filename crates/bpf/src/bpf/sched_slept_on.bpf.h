@@ -32,6 +32,7 @@ enum sleep_file exported_file = SLEEP_NO_FILE;
 
 /* It exists for its type, which the reader uses. */
 enum sleep_lock exported_lock = SLEEP_NO_LOCK;
+enum sleep_datagrams exported_datagrams = DATAGRAMS_OTHERS;
 
 static __always_inline void note_arguments(struct sched_sleep *sleep, __u64 regs)
 {
@@ -57,15 +58,36 @@ static __always_inline void note_caller(struct sched_sleep *sleep, __u64 regs)
 
 /* --- the file --- */
 
-/* Sent something, and read nothing of what has arrived. */
+/* Sent something, and read nothing of what has arrived; or it is not known yet whether it is
+ * connected. */
 static __always_inline bool asks_first(__u64 sock)
 {
 	__u32 unread = NUMBER_AT(struct tcp_sock, sock, rcv_nxt) -
 		       NUMBER_AT(struct tcp_sock, sock, copied_seq);
 
-	return NUMBER_AT(struct sock, sock, sk_protocol) == IPPROTO_TCP &&
-	       NUMBER_AT(struct tcp_sock, sock, data_segs_out) &&
+	if (NUMBER_AT(struct sock, sock, sk_protocol) != IPPROTO_TCP)
+		return false;
+	if (NUMBER_AT(struct sock, sock, __sk_common.skc_state) == TCP_SYN_SENT)
+		return true;
+	return NUMBER_AT(struct tcp_sock, sock, data_segs_out) &&
 	       (__u32)NUMBER_AT(struct tcp_sock, sock, bytes_received) == unread;
+}
+
+/*
+ * Nobody knows a port that the kernel has chosen for a socket of datagrams before it has sent
+ * something. The first one that it receives leaves it a part of a page of memory.
+ */
+static __always_inline void note_datagrams(struct sched_sleep *sleep, __u64 sock)
+{
+	if (BPF_CORE_READ_BITFIELD_PROBED((struct sock *)sock, sk_userlocks) & SOCK_BINDPORT_LOCK)
+		sleep->mark = DATAGRAMS_BOUND;
+	else if (sleep->remote_port && !NUMBER_AT(struct sock, sock, sk_forward_alloc))
+		sleep->mark = DATAGRAMS_FIRST;
+	/* It is another one with each that a connected socket sends over IPv4. */
+	if (bpf_core_field_exists(((struct inet_sock *)0)->inet_id))
+		sleep->write_seq = NUMBER_AT(struct inet_sock, sock, inet_id);
+	else if (bpf_core_field_exists(((struct inet_sock___atomic *)0)->inet_id))
+		sleep->write_seq = NUMBER_AT(struct inet_sock___atomic, sock, inet_id.counter);
 }
 
 static __always_inline void note_addresses(struct sched_sleep *sleep, struct sched_watch *w,
@@ -78,6 +100,8 @@ static __always_inline void note_addresses(struct sched_sleep *sleep, struct sch
 		sleep->mark = asks_first(sock);
 		if (sleep->ready)
 			note_found(sleep, w, cell, sock);
+	} else if (sleep->socket_type == SOCK_DGRAM) {
+		note_datagrams(sleep, sock);
 	}
 	if (sleep->family == AF_INET) {
 		sleep->remote[0] = NUMBER_AT(struct sock, sock, __sk_common.skc_daddr);
@@ -147,6 +171,10 @@ static __always_inline void note_file(struct sched_sleep *sleep, struct sched_wa
 	sleep->device = NUMBER_AT(struct super_block, super, s_dev);
 	if ((sleep->mode & S_IFMT) == S_IFSOCK) {
 		note_socket(sleep, w, cell, file);
+	} else if ((sleep->mode & S_IFMT) == S_IFCHR) {
+		sleep->device = NUMBER_AT(struct inode, inode, i_rdev);
+	} else if ((sleep->mode & S_IFMT) == S_IFREG || (sleep->mode & S_IFMT) == S_IFDIR) {
+		sleep->mark = NUMBER_AT(struct super_block, super, s_magic) == FUSE_SUPER_MAGIC;
 	} else if (!(sleep->mode & S_IFMT)) {
 		/* "[eventpoll]", "[timerfd]", ... */
 		name = ADDRESS_AT(cell, struct file, file, f_path.dentry);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whether a process has sent anything on a connection since the last sleep on it, or at all if it has not read anything yet.
-//! Who only listens to what comes has not.
+//! Who only listens to what comes has not. Of datagrams it is known that something was sent, but not that nothing was.
 
-use super::sleep::{Inet, Object, Sleep};
+use super::object::{Inet, Object};
+use super::sleep::Sleep;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
@@ -27,11 +28,12 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Notes a sleep, with the number of the next byte that its process sends, and whether it has sent something and read
-    /// nothing yet. Adds to it whether its process has asked.
+    /// Notes a sleep, with what is another number after something was sent, and whether its process has sent something and
+    /// read nothing yet. Adds to it whether its process has asked.
     pub(super) fn note(&mut self, sleep: &mut Sleep, write_seq: u32, asks_first: bool) {
         let (tgid, since_ns) = (sleep.tgid, sleep.since_ns);
-        let Object::Inet(Inet { local_port, remote, remote_port, asked, .. }) = &mut sleep.object
+        let Object::Inet(Inet { kind, local_port, remote, remote_port, asked, .. }) =
+            &mut sleep.object
         else {
             return;
         };
@@ -42,9 +44,10 @@ impl Asked {
         *asked = match self.last.get(&connection) {
             // It sleeps on.
             Some(last) if last.since_ns == since_ns => last.asked,
-            Some(last) => Some(asks_first || last.write_seq != write_seq),
+            Some(last) if asks_first || last.write_seq != write_seq => Some(true),
+            Some(_) if i32::from(*kind) != libc::SOCK_DGRAM => Some(false),
             // A connection for each question is slept on once.
-            None => asks_first.then_some(true),
+            _ => asks_first.then_some(true),
         };
         self.last.insert(connection, Last { since_ns, write_seq, asked: *asked });
     }
@@ -59,7 +62,8 @@ mod tests {
     fn sleep(since_ns: u64, local_port: u16) -> Sleep {
         let remote = Ipv4Addr::new(10, 0, 0, 7).into();
         let (kind, state, remote_port) = (1, 1, 5432);
-        let inet = Inet { kind, state, local_port, remote, remote_port, asked: None, ready: false };
+        let (asked, bound, ready) = (None, false, false);
+        let inet = Inet { kind, state, local_port, remote, remote_port, asked, bound, ready };
         Sleep {
             tid: 7,
             tgid: 7,
@@ -97,6 +101,23 @@ mod tests {
         assert_eq!(asked(1, 100, true), Some(true), "it sleeps on");
         assert_eq!(asked(2, 100, true), Some(true), "it was woken, and there was nothing to read");
         assert_eq!(asked(3, 100, false), Some(false), "it has read the answer, and waits for more");
+    }
+
+    #[test]
+    fn of_datagrams_it_is_not_known_that_nothing_was_sent() {
+        let mut all = Asked::default();
+        let mut asked = |since_ns, write_seq, asks_first| {
+            let mut it = sleep(since_ns, 1);
+            if let Object::Inet(inet) = &mut it.object {
+                inet.kind = libc::SOCK_DGRAM as u16;
+            }
+            all.note(&mut it, write_seq, asks_first);
+            let Object::Inet(inet) = it.object else { unreachable!() };
+            inet.asked
+        };
+        assert_eq!(asked(1, 7, true), Some(true), "the kernel has chosen its port");
+        assert_eq!(asked(2, 7, false), None, "it waits for more, or it has sent over IPv6");
+        assert_eq!(asked(3, 8, false), Some(true));
     }
 
     #[test]

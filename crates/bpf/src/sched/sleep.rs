@@ -5,12 +5,12 @@
 //! amount of its thread's sleep: all of it is told, but not each short sleep.
 
 use super::asked::Asked;
+use super::object::{self, Object};
 use super::{Client, SchedProbe};
 use crate::mapped::{Mapped, Plain, from_bytes, set};
 use crate::skel::sched::types::{sched_sleep, sched_sleeps, sleep_file, sleep_lock};
 use std::borrow::Cow;
 use std::mem::offset_of;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr as _;
 use syscalls::Sysno;
 
@@ -178,60 +178,6 @@ pub struct Waker {
     pub sends_to: Option<u16>,
 }
 
-/// The file that the first argument of a call means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Object {
-    /// No file, or none that could be read.
-    None,
-    /// A file, directory, pipe or device: `st_mode`, and what identifies it.
-    File {
-        /// Type and permissions, as in `st_mode`.
-        mode: u16,
-        /// `s_dev` of its filesystem.
-        device: u32,
-        /// Inode number.
-        inode: u64,
-    },
-    /// A file without a type: the first eight letters of its name, as `[eventpo`.
-    Anonymous([u8; 8]),
-    /// A socket of the internet.
-    Inet(Inet),
-    /// A unix socket.
-    Unix {
-        /// The process at the other end; 0 = not known.
-        peer: u32,
-        /// It was bound to an address, or accepted from a listener that was.
-        has_address: bool,
-        /// It is the one that is ready of several that the call waits for.
-        ready: bool,
-    },
-    /// A socket of another family.
-    Socket {
-        /// `AF_...`
-        family: u16,
-    },
-}
-
-/// A socket of the internet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Inet {
-    /// `SOCK_STREAM` (1), `SOCK_DGRAM` (2), ...
-    pub kind: u16,
-    /// State of a TCP socket, as in `include/net/tcp_states.h`.
-    pub state: u8,
-    /// Own port.
-    pub local_port: u16,
-    /// Address of the other end; unspecified if it is not connected.
-    pub remote: IpAddr,
-    /// Port of the other end.
-    pub remote_port: u16,
-    /// Its process has sent something since the last sleep on this socket of TCP that was told, or it has sent something and
-    /// read nothing yet. `None` = neither, and no such sleep was told.
-    pub asked: Option<bool>,
-    /// It is the one that is ready of several that the call waits for.
-    pub ready: bool,
-}
-
 /// Kinds of the kernel's locks for which threads sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockKind {
@@ -319,43 +265,6 @@ pub struct Sleep {
     pub waker: Waker,
 }
 
-const S_IFMT: u16 = 0o170_000;
-const S_IFSOCK: u16 = 0o140_000;
-
-fn object_of(it: &sched_sleep) -> Object {
-    let ready = it.ready != 0;
-    match (it.mode & S_IFMT, i32::from(it.family)) {
-        (S_IFSOCK, libc::AF_INET | libc::AF_INET6) => Object::Inet(Inet {
-            kind: it.socket_type,
-            state: it.socket_state,
-            local_port: it.local_port,
-            remote: remote_of(it),
-            remote_port: it.remote_port,
-            asked: None,
-            ready,
-        }),
-        (S_IFSOCK, libc::AF_UNIX) => {
-            Object::Unix { peer: it.peer, has_address: it.mark != 0, ready }
-        }
-        (S_IFSOCK, _) => Object::Socket { family: it.family },
-        _ if it.kind[0] != 0 => Object::Anonymous(it.kind),
-        (0, _) => Object::None,
-        _ => Object::File { mode: it.mode, device: it.device, inode: it.inode },
-    }
-}
-
-fn remote_of(it: &sched_sleep) -> IpAddr {
-    let bytes = it.remote.map(u32::to_ne_bytes);
-    if i32::from(it.family) == libc::AF_INET {
-        return Ipv4Addr::from(bytes[0]).into();
-    }
-    let mut all = [0; 16];
-    for (to, from) in all.chunks_exact_mut(4).zip(bytes) {
-        to.copy_from_slice(&from);
-    }
-    Ipv6Addr::from(all).to_canonical()
-}
-
 fn sleep_of(it: &sched_sleep) -> Sleep {
     let context = match it.context {
         1 => Context::Thread,
@@ -372,7 +281,7 @@ fn sleep_of(it: &sched_sleep) -> Sleep {
         13 => Context::Sent,
         _ => Context::Unknown,
     };
-    let object = object_of(it);
+    let object = Object::of(it);
     Sleep {
         tid: it.tid,
         tgid: it.tgid,
@@ -430,7 +339,7 @@ impl Watch {
         all.sort_by_key(|it| it.since_ns);
         let told = all.iter().map(|it| {
             let mut sleep = sleep_of(it);
-            self.asked.note(&mut sleep, it.write_seq, it.mark != 0);
+            self.asked.note(&mut sleep, it.write_seq, object::asks_first(it));
             sleep
         });
         told.collect()
@@ -580,21 +489,5 @@ mod tests {
         assert_eq!(Call::of(-3).name(), "(32-bit call)");
         assert_eq!(Call::of(-4), Call::Unknown);
         assert_eq!(Call::of(Sysno::futex as i16).name(), "futex");
-    }
-
-    #[test]
-    fn sockets_have_their_addresses() {
-        let mut it = sched_sleep { mode: S_IFSOCK | 0o777, family: 2, ..sched_sleep::default() };
-        it.remote[0] = u32::from_ne_bytes([10, 0, 0, 7]);
-        it.remote_port = 5432;
-        let Object::Inet(inet) = object_of(&it) else { panic!("{:?}", object_of(&it)) };
-        assert_eq!((inet.remote, inet.remote_port), (Ipv4Addr::new(10, 0, 0, 7).into(), 5432));
-        // An address of IPv4 in a socket of IPv6.
-        it.family = 10;
-        it.remote = [0, 0, 0xffff_u32.to_be(), u32::from_ne_bytes([10, 0, 0, 7])];
-        let Object::Inet(inet) = object_of(&it) else { panic!("{:?}", object_of(&it)) };
-        assert_eq!(inet.remote, IpAddr::from(Ipv4Addr::new(10, 0, 0, 7)));
-        let anonymous = sched_sleep { kind: *b"[timerfd", ..sched_sleep::default() };
-        assert_eq!(object_of(&anonymous), Object::Anonymous(*b"[timerfd"));
     }
 }

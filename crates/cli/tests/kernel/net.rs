@@ -341,7 +341,8 @@ fn what_a_connection_sent_again_is_what_its_socket_counts() {
             sum(recording, &sql, rusqlite::params![number(&told, "pid"), ends[0], ends[1]])
         };
         let total = number(&told, "total_retrans");
-        assert!(total > 20, "{told}");
+        // Timeouts grow with each that follows another: with bad luck five of them take all the time there is.
+        assert!(total > 4, "{told}");
         assert_eq!(of("segments"), total, "{told}");
         // A timeout for which the segment was still in this host's own queue sends nothing again.
         let (timeouts, counted) = (of("timeouts"), number(&told, "timeouts"));

@@ -2,6 +2,7 @@
 //! Where a victim's wall time went. Time is conserved: the parts sum to the wall time.
 
 use super::{Entity, InterruptPart, MemoryPart, SleepPart, Tail};
+use crate::recording::RuntimeKind;
 use crate::text::Share;
 use serde::{Deserialize, Serialize};
 
@@ -75,6 +76,10 @@ pub struct Ledger {
     /// sum to them. Empty if that was not recorded, as it is of what is not the target.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asleep: Vec<SleepPart>,
+    /// Runtimes of its processes whose tasks wait without a thread that sleeps for them: what they wait for is not in `asleep`.
+    /// Empty if `asleep` is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tasks_of: Vec<RuntimeKind>,
     /// Time by which the parts exceed the lifetime of the threads, beyond the tolerance for clock differences: the
     /// observer counted it twice. `wall_ns` is then the sum of the parts. 0 = no excess.
     #[serde(default, skip_serializing_if = "is_zero")]

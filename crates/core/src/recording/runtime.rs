@@ -70,6 +70,18 @@ impl RuntimeKind {
             Self::DotNet => ".NET",
         }
     }
+
+    /// Whether its tasks (goroutines, promises, ...) wait without a thread that sleeps for them: a thread that has none to go
+    /// on with sleeps as one that has no work.
+    ///
+    /// Java's virtual threads do so, too, but few of its programs have them, and nothing that is read tells which.
+    #[must_use]
+    pub fn has_tasks(self) -> bool {
+        match self {
+            Self::Go | Self::Node | Self::Tokio | Self::DotNet => true,
+            Self::Jvm | Self::OpenMp | Self::Rayon | Self::Nginx => false,
+        }
+    }
 }
 
 /// How reliable a number of threads is.

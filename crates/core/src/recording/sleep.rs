@@ -51,10 +51,15 @@ pub enum SleptOn {
         /// Its path, as the process saw it; `None` if that could not be read.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         path: Option<String>,
+        /// A process serves its filesystem (FUSE).
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        served: bool,
     },
     /// A pipe, or a named one.
     Pipe,
-    /// A character device: a terminal, `/dev/fuse`, ...
+    /// A terminal: what is written there is read by another process, or goes over a wire.
+    Terminal,
+    /// Another character device: `/dev/fuse`, ...
     Character,
     /// A file without a name in any filesystem, or an event poll that found nothing ready: `eventpoll`, `eventfd`,
     /// `timerfd`, `signalfd`, `inotify`, `io_uring`, ... at most seven letters of it.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The answers to the questions that a report answers first: what the rules of each question said, in one word.
 
+use super::asleep::tasks;
 use super::candidates::target_is_host;
 use super::{Rule, Verdict};
 use crate::finding::{Answer, Area, Question, QuestionAnswer, Severity};
@@ -32,6 +33,11 @@ fn answer(
         Verdict::NoData { .. } => Some(why_unchecked(view, rule)),
         Verdict::Fired(_) | Verdict::Quiet { .. } => why_in_part(view, rule),
     });
+    let unseen = question == Question::Others
+        && !target_is_host(view)
+        && checked
+        && tasks::are_in_target(view);
+    let reason = reason.or_else(|| unseen.then(|| "no waits of tasks".to_owned()));
     Some(QuestionAnswer {
         question,
         answer,

@@ -88,6 +88,7 @@ fn observed(waited_ms_per_s: u64, findings: Vec<Finding>) -> Observed {
                 interrupted_by: vec![],
                 mem_stall_by: vec![],
                 asleep: vec![],
+                tasks_of: vec![],
                 excess_ns: 0,
                 unseen_ns: 0,
                 tails: vec![],

@@ -182,9 +182,9 @@ one_of! {
     FutexUser: Self::Glibc, Self::Musl, Self::Shared, Self::Other;
     SleepState: Self::Asleep, Self::BlockIo, Self::Memory, Self::Uninterruptible, Self::Stopped;
     SleptOn:
-        Self::NotKnown, Self::Pipe, Self::Character, Self::Others,
+        Self::NotKnown, Self::Pipe, Self::Terminal, Self::Character, Self::Others,
         Self::Futex { address: any(rng), value: any(rng), op: any(rng), user: any(rng) },
-        Self::File { device: any(rng), inode: any(rng), path: any(rng) },
+        Self::File { device: any(rng), inode: any(rng), path: any(rng), served: any(rng) },
         Self::Anonymous { name: any(rng) },
         Self::Inet {
             protocol: any(rng), listens: any(rng), port: any(rng), remote: any(rng), asked: any(rng),

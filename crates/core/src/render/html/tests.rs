@@ -439,6 +439,7 @@ fn threads(comm: &str) -> ThreadPlot {
         interrupted_by: vec![],
         mem_stall_by: vec![],
         asleep: vec![],
+        tasks_of: vec![],
         excess_ns: 0,
         unseen_ns: 0,
         tails: vec![],

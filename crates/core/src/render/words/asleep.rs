@@ -4,7 +4,7 @@
 use super::portion;
 use super::report::state;
 use crate::finding::{Ledger, LedgerState, SleepKind, SleepLink, SleepPart, Target, TargetEntry};
-use crate::recording::Entry;
+use crate::recording::{Entry, RuntimeKind};
 use crate::text::escape::{identifier, sentence};
 use crate::text::units::{duration, share};
 
@@ -42,6 +42,23 @@ pub(in super::super) fn kinds(ledger: &Ledger) -> Option<String> {
         .map(|(it, ns)| format!("{} {}", kind(it), share(portion(ns, ledger.wall_ns))))
         .collect();
     (!each.is_empty()).then(|| format!("asleep: {}", each.join(", ")))
+}
+
+/// Waits that no thread sleeps for, if it may have any.
+pub(super) fn unseen(ledger: &Ledger) -> Option<String> {
+    let tasks = ledger.tasks_of.iter().map(|kind| match kind {
+        RuntimeKind::Go => "goroutines".to_owned(),
+        RuntimeKind::Node => "promises of Node.js".to_owned(),
+        other => format!("tasks of {}", other.name()),
+    });
+    let tasks: Vec<String> = tasks.collect();
+    (!tasks.is_empty()).then(|| {
+        format!(
+            "not in it: waits of {} for locks, for queues and for one another; a thread that has none to go on with sleeps as \
+             one without work",
+            tasks.join(" and ")
+        )
+    })
 }
 
 /// Which threads serve requests, as the user said, and how long they were seen asleep; `None` if nothing was said.

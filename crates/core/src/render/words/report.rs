@@ -4,7 +4,7 @@
 
 use super::super::names;
 use super::finding::severity;
-use super::{interrupts, portion};
+use super::{asleep, interrupts, portion};
 use crate::finding::{
     Area, EntityKind, Finding, Ledger, LedgerState, NotChecked, Observer, Report, Severity,
     SourceCoverage,
@@ -122,7 +122,7 @@ pub(in super::super) fn remarks(ledger: &Ledger) -> Vec<String> {
             duration(ledger.excess_ns as f64)
         )
     });
-    unseen.into_iter().chain(excess).collect()
+    unseen.into_iter().chain(asleep::unseen(ledger)).chain(excess).collect()
 }
 
 pub(in super::super) fn state(state: LedgerState) -> &'static str {

@@ -31,6 +31,55 @@ const TIMED: &[&str] = &[
 ];
 /// Calls that wait for a client to come.
 const ACCEPTS: &[&str] = &["accept", "accept4"];
+/// Calls that wait for the other end of a connection to be there.
+const CONNECTS: &[&str] = &["connect"];
+/// Calls that do something with a path, or give a file back. What they do on a disk or behind a lock is no interruptible sleep:
+/// in one they wait for a process that serves the filesystem (FUSE), or for the other end of a named pipe.
+pub(super) const PATH_CALLS: &[&str] = &[
+    "open",
+    "openat",
+    "openat2",
+    "creat",
+    "close",
+    "stat",
+    "lstat",
+    "newfstatat",
+    "statx",
+    "access",
+    "faccessat",
+    "faccessat2",
+    "readlink",
+    "readlinkat",
+    "unlink",
+    "unlinkat",
+    "rename",
+    "renameat",
+    "renameat2",
+    "mkdir",
+    "mkdirat",
+    "rmdir",
+    "link",
+    "linkat",
+    "symlink",
+    "symlinkat",
+    "chmod",
+    "fchmodat",
+    "chown",
+    "lchown",
+    "fchownat",
+    "truncate",
+    "utimensat",
+    "statfs",
+    "chdir",
+    "getxattr",
+    "lgetxattr",
+    "setxattr",
+    "lsetxattr",
+    "listxattr",
+    "llistxattr",
+    "execve",
+    "execveat",
+];
 /// Calls that wait until the other end takes what was sent.
 const SENDS: &[&str] = &[
     "write", "writev", "pwritev", "pwritev2", "sendto", "sendmsg", "sendmmsg", "sendfile", "splice",
@@ -135,14 +184,26 @@ pub(in crate::rules) fn is_file_lock(slept: &Slept) -> bool {
     FILE_LOCKS.contains(&slept.call.as_str())
 }
 
-/// Whether it waits for an answer on a connection that its process opened.
+/// Whether it waits for an answer on a connection that its process opened, or of a process that serves a filesystem.
 pub(in crate::rules) fn is_answer(slept: &Slept) -> bool {
     let connection = match slept.on {
         SleptOn::Inet { listens, .. } => listens == Some(false),
         SleptOn::Unix { accepted, .. } => !accepted,
-        _ => false,
+        _ => return is_of_served_file(slept),
     };
     connection && !sends(slept)
+}
+
+/// Whether it waits for a process that serves a filesystem: on a file of one, or in a call with a path.
+fn is_of_served_file(slept: &Slept) -> bool {
+    let is_waiting = slept.state == SleepState::Asleep && !is_file_lock(slept);
+    match slept.on {
+        SleptOn::File { served, .. } => {
+            served && is_waiting && !TIMED.contains(&slept.call.as_str())
+        }
+        SleptOn::NotKnown => is_waiting && PATH_CALLS.contains(&slept.call.as_str()),
+        _ => false,
+    }
 }
 
 /// Whether it waits for the lock of its process's address space, as the kernel says. Where it does not say: in a call that
@@ -182,7 +243,12 @@ pub(super) fn of_sleep(slept: &Slept) -> SleepKind {
     match &slept.on {
         SleptOn::Anonymous { name } if name == "timerfd" => OwnTimer,
         _ if ACCEPTS.contains(&call) => WaitsForWork,
-        SleptOn::Pipe | SleptOn::Inet { .. } | SleptOn::Unix { .. } if sends => WaitsForOthers,
+        _ if CONNECTS.contains(&call) || is_of_served_file(slept) => WaitsForOthers,
+        SleptOn::Pipe | SleptOn::Terminal | SleptOn::Inet { .. } | SleptOn::Unix { .. }
+            if sends =>
+        {
+            WaitsForOthers
+        }
         SleptOn::Inet { listens: Some(true), .. } | SleptOn::Unix { accepted: true, .. } => {
             WaitsForWork
         }

@@ -4,6 +4,7 @@
 
 mod entry;
 pub(super) mod kind;
+pub(super) mod tasks;
 pub(super) mod words;
 
 use crate::finding::{LedgerState, SleepKind, SleepLink, SleepPart};

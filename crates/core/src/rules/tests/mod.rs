@@ -35,6 +35,7 @@ mod stopped;
 mod syscalls;
 mod tables;
 mod tails;
+mod tasks;
 mod waiting;
 
 use super::{RULES, of_recordings, report};

@@ -21,7 +21,7 @@ fn who_waits_for_its_own_requests_has_a_remark_with_the_calls() {
     let mut scene = syncs();
     scene.target(STORE);
     let path = Some("/data/appendonly.aof".into());
-    let on = SleptOn::File { device: "8:0".into(), inode: 7, path };
+    let on = SleptOn::File { device: "8:0".into(), inode: 7, path, served: false };
     let (state, call) = (SleepState::BlockIo, "fdatasync".into());
     let slept = Slept { state, call, on, woken: WokenBy::Disk };
     scene.slept(STORE, "store", (slept, vec![]), 12 * S);

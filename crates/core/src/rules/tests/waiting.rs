@@ -30,7 +30,12 @@ pub(super) fn condition() -> Slept {
 fn file_lock() -> Slept {
     slept(
         "flock",
-        SleptOn::File { device: "8:1".into(), inode: 4711, path: Some("/srv/a.db".into()) },
+        SleptOn::File {
+            device: "8:1".into(),
+            inode: 4711,
+            path: Some("/srv/a.db".into()),
+            served: false,
+        },
     )
 }
 
@@ -55,7 +60,7 @@ fn mapping(call: &str, proc: ProcId) -> Slept {
 /// Sleep in a write for a lock of the kernel, as it says itself, which a thread of that process released.
 fn inode(lock: KernelLock, proc: ProcId) -> Slept {
     let path = Some("/srv/journal".into());
-    let within = Box::new(SleptOn::File { device: "8:1".into(), inode: 7, path });
+    let within = Box::new(SleptOn::File { device: "8:1".into(), inode: 7, path, served: false });
     let (state, call) = (SleepState::Uninterruptible, "write".to_owned());
     let woken = WokenBy::Thread { proc, call: "pwritev".into() };
     Slept { state, call, on: SleptOn::KernelLock { lock, within }, woken }
@@ -67,7 +72,7 @@ fn pair() -> Slept {
 }
 
 fn fsync() -> Did {
-    let on = SleptOn::File { device: "8:1".into(), inode: 12, path: None };
+    let on = SleptOn::File { device: "8:1".into(), inode: 12, path: None, served: false };
     Did::Slept(Slept { state: SleepState::BlockIo, ..slept("fsync", on) })
 }
 

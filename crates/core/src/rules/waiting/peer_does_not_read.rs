@@ -36,8 +36,11 @@ fn check(view: &View) -> Verdict {
 
 /// It stands in a call that sends, as there is no room in the pipe or the socket.
 fn is_full((_, key, _): &Sleep<'_>) -> bool {
-    let sends = matches!(key.slept.on, SleptOn::Pipe | SleptOn::Inet { .. } | SleptOn::Unix { .. });
-    sends && kind::sends(&key.slept)
+    let takes = matches!(
+        key.slept.on,
+        SleptOn::Pipe | SleptOn::Terminal | SleptOn::Inet { .. } | SleptOn::Unix { .. }
+    );
+    takes && kind::sends(&key.slept)
 }
 
 /// The process at each other end, if it is the same that makes room there nearly always. The kernel makes some, too: what was

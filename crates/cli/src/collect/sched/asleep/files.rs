@@ -88,7 +88,7 @@ mod tests {
         let (fd, inode) = (file.as_raw_fd() as u64, file.metadata().unwrap().ino());
         let own = std::process::id();
         let on = |inode| {
-            let object = Object::File { mode: 0o100_644, device: 5, inode };
+            let object = Object::File { mode: 0o100_644, device: 5, inode, served: false };
             let it = sleep(object, Context::HardIrq);
             Sleep { tgid: own, call: Call::System(74), arguments: [fd, 0, 0], ..it }
         };

@@ -111,10 +111,16 @@ pub(super) fn is_for_whatever_comes(sleep: &Sleep, listening: &Listening) -> boo
         || (one_of_several && is(sleep.call, POLLS))
 }
 
-/// Whether the other end of a socket is a client: somebody listens on its own port. `None` = not known.
+/// Whether the other end of a socket is a client: somebody listens on its own port, or a program has chosen it for datagrams
+/// of whoever sends some. `None` = not known.
 fn is_of_client(tgid: u32, inet: &Inet, listening: &Listening) -> Option<bool> {
     match inet.kind {
         STREAM => listening.has(tgid, inet.local_port),
+        DATAGRAMS => match (inet.bound, inet.remote_port != 0) {
+            (true, false) => Some(true),
+            (false, true) => Some(false),
+            (true, true) | (false, false) => None,
+        },
         _ => None,
     }
 }
@@ -242,7 +248,7 @@ impl OtherEnd {
 /// The descriptor, device and inode of the file on which a thread sleeps.
 pub(super) fn file_of(sleep: &Sleep) -> Option<(u64, u32, u64)> {
     match sleep.object {
-        Object::File { mode, device, inode } if is_named(mode) => {
+        Object::File { mode, device, inode, .. } if is_named(mode) => {
             Some((sleep.arguments[0], device, inode))
         }
         _ => None,
@@ -262,10 +268,11 @@ fn on_of(sleep: &Sleep, listening: &Listening) -> (SleptOn, Option<u32>) {
     let on = match sleep.object {
         Object::None if is(sleep.call, &["futex"]) => futex_of(sleep),
         Object::None => SleptOn::NotKnown,
-        Object::File { mode, device, inode } => match mode & S_IFMT {
+        Object::File { mode, device, inode, served } => match mode & S_IFMT {
             FIFO => SleptOn::Pipe,
+            CHARACTER if is_terminal(device) => SleptOn::Terminal,
             CHARACTER => SleptOn::Character,
-            _ => SleptOn::File { device: device_text(device), inode, path: None },
+            _ => SleptOn::File { device: device_text(device), inode, path: None, served },
         },
         Object::Anonymous(name) => {
             let end = name.iter().position(|&byte| byte == 0 || byte == b']').unwrap_or(name.len());
@@ -325,6 +332,15 @@ fn within_lock(sleep: &Sleep, on: SleptOn) -> SleptOn {
 /// Major and minor number of a device as the kernel has it in memory: 12 and 20 bits.
 fn device_text(device: u32) -> String {
     format!("{}:{}", device >> 20, device & 0xf_ffff)
+}
+
+/// Whether a character device is a terminal: Documentation/admin-guide/devices.txt. One that a process made (136 to 143), of the
+/// machine (4), or the own one of whoever asks (5), but for the end of those that make some (5:2).
+fn is_terminal(device: u32) -> bool {
+    match (device >> 20, device & 0xf_ffff) {
+        (5, 2) => false,
+        (major, _) => matches!(major, 4 | 5 | 136..=143),
+    }
 }
 
 /// The same from its text.
@@ -437,6 +453,7 @@ pub(super) mod tests {
             remote,
             remote_port: 5432,
             asked: Some(true),
+            bound: false,
             ready: true,
         })
     }
@@ -520,7 +537,7 @@ pub(super) mod tests {
             (LockKind::Writes, Lock::Kernel(0xff00)),
             (LockKind::AddressSpace, Lock::AddressSpace(7)),
         ] {
-            let file = Object::File { mode: 0o100_644, device: 5, inode: 9 };
+            let file = Object::File { mode: 0o100_644, device: 5, inode: 9, served: false };
             let known = Some(KernelLock { kind, address: 0xff00 });
             let slept = Sleep { lock: known, object: file, call: Call::System(1), ..lock };
             assert_eq!(lock_of(&slept), Some(is));

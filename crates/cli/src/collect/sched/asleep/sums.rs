@@ -155,7 +155,7 @@ fn told(
     };
     match named {
         SleptOn::Unix { peer, .. } => *peer = it.peer.and_then(&mut *known),
-        SleptOn::File { device, inode, path } => {
+        SleptOn::File { device, inode, path, .. } => {
             let device = device_of(device);
             *path = device.and_then(|device| Some(files.name(tgid, device, *inode)?.to_owned()));
         }
