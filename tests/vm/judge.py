@@ -23,6 +23,8 @@ CROWD_SHARE = 0.8
 LIMIT_SHARE = 0.95
 # Of the samples of a process that only computes, those in the function that computes.
 NAMED_SHARE = 0.6
+# Of the sleep of who asks with datagrams, for answers; of who listens, the rest.
+ASKS_SHARE = 0.9
 # Of the CPU time of a process that only computes, what interrupts take at most, in an emulated machine.
 INTERRUPTED_SHARE = 0.5
 
@@ -34,6 +36,7 @@ TITLES = [
     "throttle clock",
     "neighbour: victim queued, neighbour's blame",
     "reader of a pipe: of its sleep, in `read` of a pipe",
+    "asker and listener of datagrams: of their sleep, for answers",
     "quota: throttled, by `cpu.stat`",
     "new threads under a quota: of their waiting, throttled",
     "files: their bytes, all bytes by `diskstats`",
@@ -50,6 +53,17 @@ def shares(report, comm):
     wall = ledger["wall_ns"]
     states = {part["state"]: part["ns"] / wall for part in ledger["parts"]}
     return states, abs(sum(states.values()) - 1)
+
+
+def sleeps(report):
+    """The parts of the target's sleep."""
+    return next((entry for entry in report["ledger"] if entry.get("asleep")), {"asleep": []})["asleep"]
+
+
+def for_others(report):
+    """The share of the target's sleep in which it waits for others."""
+    parts = sleeps(report)
+    return sum(it["ns"] for it in parts if it["kind"] == "waits_for_others") / max(sum(it["ns"] for it in parts), 1)
 
 
 def throttled_truth(before, after):
@@ -93,11 +107,11 @@ def freed(rows):
 
 def judge(said, recording, kernel):
     """Cells under TITLES, and complaints, out of the machine's output by part, its recording, and its kernel's version."""
-    reports = {name: document(said.get(name, "")) for name in ("doctor", "neighbour", "asleep", "timeout", "quota", "crowd", "limits", "disk")}
+    reports = {name: document(said.get(name, "")) for name in ("doctor", "neighbour", "asleep", "timeout", "anew", "listens", "quota", "crowd", "limits", "disk")}
     failed = [f"{name}: no JSON: {said.get(name, '').strip()[:300]}" for name in reports if not reports[name]]
     if failed:
         return ["-"] * len(TITLES), failed
-    doctor, neighbour, asleep, timeout, quota, crowd, limits, disk = reports.values()
+    doctor, neighbour, asleep, timeout, anew, listens, quota, crowd, limits, disk = reports.values()
 
     def hold(condition, complaint):
         if not condition:
@@ -118,17 +132,22 @@ def judge(said, recording, kernel):
     interrupted = next(it for it in neighbour["ledger"] if it["victim"].get("comm") == "victim").get("interrupted", 0)
     hold(0 < interrupted <= INTERRUPTED_SHARE, f"neighbour: interrupts took {interrupted:.2%} of the victim's CPU time")
 
-    slept = next((entry for entry in asleep["ledger"] if entry.get("asleep")), {"asleep": []})["asleep"]
+    slept = sleeps(asleep)
     in_read = sum(p["ns"] for p in slept if (p["call"], p.get("on")) == ("read", "a pipe"))
     by_pipe = in_read / max(sum(p["ns"] for p in slept), 1)
     hold(by_pipe >= PIPE_SHARE, f"asleep: {by_pipe:.1%} of the sleep is in `read` of a pipe: {slept}")
     woken = {p["behind"][0]["who"] if p.get("behind") else p.get("woken_by") for p in slept} - {None}
     # Where the kernel's types do not say where the preempt count is, nobody is named.
     hold(woken <= {"`sh`"}, f"asleep: woken by {woken}")
-    slept = next((entry for entry in timeout["ledger"] if entry.get("asleep")), {"asleep": []})["asleep"]
+    slept = sleeps(timeout)
     ended = [p.get("woken_by") for p in slept if p["call"] in ("poll", "ppoll") and p["kind"] == "own_timer"]
     # Likewise.
     hold(not woken or (ended and set(ended) <= {"a timer"}), f"timeout: {slept}")
+
+    asked, told = (for_others(report) for report in (anew, listens))
+    hold(asked >= ASKS_SHARE, f"anew: {asked:.1%} of the sleep is for answers: {sleeps(anew)}")
+    hold(told <= 1 - ASKS_SHARE, f"listens: {told:.1%} of the sleep is for answers: {sleeps(listens)}")
+    hold("OFF002" in codes(anew) and "OFF002" not in codes(listens), f"{codes(anew)}, {codes(listens)}")
 
     limited, error = shares(quota, "limited")
     hold(error <= LEDGER_TOLERANCE, f"quota: ledger is {error:.2%} off")
@@ -187,6 +206,7 @@ def judge(said, recording, kernel):
         f"`{bpf['throttle_clock']}`",
         f"{percent(waiting.get('queued', 0))}, {percent(blamed)}",
         f"{percent(by_pipe)}, {'woken by the writer' if woken else 'by whom is not known'}",
+        f"{percent(asked)}, {percent(told)}",
         f"{percent(throttled)}, {percent(truth)}",
         percent(by_quota),
         f"{percent(min(by_file.values(), default=0))} to {percent(max(by_file.values(), default=0))}, {percent(all_bytes)}",

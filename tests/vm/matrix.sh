@@ -46,6 +46,17 @@ sleep 1
 part timeout deburr -p "$waits" -d 4 --json
 kill -9 "$waits"
 
+# Who asks with datagrams, and who listens to what comes.
+ip link set lo up
+for mode in anew listens; do
+    /asks "$mode" &
+    asks=$!
+    sleep 1
+    part "$mode" deburr -p "$asks" -d 4 --json
+    kill -9 "$asks"
+    wait
+done
+
 # The kernel's own count of throttled time is printed beside the report.
 spin limited 1
 limited=$!

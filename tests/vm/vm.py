@@ -212,6 +212,17 @@ def libraries(binary):
     return re.findall(r"(/\S+) \(0x", said)
 
 
+def compiled(name):
+    """Compiles a program in C of this folder, without libraries that the machine lacks. Returns its path."""
+    program = os.path.join(WORK, name)
+    need("cc", "gcc, libc6-dev")
+    source = os.path.join(HERE, f"{name}.c")
+    words = ["cc", "-O2", "-Wall", "-Wextra", "-static", "-pthread", "-o", program, source]
+    if subprocess.run(words).returncode != 0:
+        raise Missing("`cc` cannot link a static program (Debian's package libc6-dev)")
+    return program
+
+
 def initramfs(binary, kernel, test, *files):
     """Builds the archive of all files that the machine needs; `files` lie in its root. Returns its path."""
     busybox = need("busybox", "busybox-static")

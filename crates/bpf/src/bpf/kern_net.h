@@ -67,18 +67,6 @@ struct sock {
 	struct socket *sk_socket;
 };
 
-/* What identifies the next packet of IPv4. */
-struct inet_sock {
-	__u16 inet_id;
-};
-
-/* The same since 6.6, and in later kernels of older series. */
-struct inet_sock___atomic {
-	struct {
-		__u32 counter;
-	} inet_id;
-};
-
 /* --- TCP --- */
 
 /* Who has a local port. */
@@ -244,6 +232,7 @@ struct poll_wqueues {
 
 /* include/uapi/linux/in.h */
 #define IPPROTO_TCP 6
+#define IPPROTO_UDP 17
 
 /* include/net/tcp.h, enum tcp_chrono */
 #define TCP_CHRONO_BUSY 1

@@ -64,11 +64,13 @@ enum sleep_lock {
 /* What the addresses of sockets have no bit of. */
 #define CLIENT_FLAGS 63ULL
 
-/* In sched_sleep.mark, of a socket of datagrams. */
-enum sleep_datagrams {
-	DATAGRAMS_OTHERS = 0,
-	DATAGRAMS_FIRST = 1, /* the kernel has chosen its port, and it has received nothing yet */
-	DATAGRAMS_BOUND = 2, /* its program has chosen its port */
+/* In sched_sleep.mark, of a socket of the internet. */
+enum sleep_conversation {
+	CONVERSATION_GOES_ON = 0,
+	CONVERSATION_ASKED =
+		1, /* its process has sent something, or wants to, and has read nothing */
+	CONVERSATION_SILENT = 2, /* of TCP: it is connected, and nothing was sent or received */
+	CONVERSATION_BOUND = 3,  /* of UDP: its program has chosen its port */
 };
 
 /* A thread whose sleeps are recorded. Free when `tid` is 0. */
@@ -124,14 +126,12 @@ struct sched_sleep {
 			      connections of TCP that were open */
 	__u8 state;        /* of the ledger */
 	__u8 context;      /* enum sleep_context */
-	__u8 mark;         /* a unix socket that was bound, or whose listener was; one of TCP on
-			      which its process has sent, and has not read yet; enum sleep_datagrams;
-			      a file that a process serves (FUSE); a call that takes no file whose
-			      fourth argument is not 0 */
-	__u8 ready;        /* the socket is the one that is ready of several */
-	__u8 lock;         /* enum sleep_lock; not told of who sleeps in a call on a socket */
-	__u32 write_seq;   /* number of the next byte that is sent by a socket of TCP; of datagrams,
-			      what is another one after each that is sent over IPv4 */
+	__u8 mark;  /* of a socket of the internet, enum sleep_conversation; or a unix socket that
+		       was bound, or whose listener was; a file that a process serves (FUSE); a call
+		       that takes no file whose fourth argument is not 0 */
+	__u8 ready; /* the socket is the one that is ready of several */
+	__u8 lock;  /* enum sleep_lock; not told of who sleeps in a call on a socket */
+	__u32 write_seq; /* number of the next byte that is sent by a socket of TCP */
 };
 
 /* The sleeps that ended on a CPU. */

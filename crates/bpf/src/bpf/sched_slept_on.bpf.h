@@ -32,7 +32,7 @@ enum sleep_file exported_file = SLEEP_NO_FILE;
 
 /* It exists for its type, which the reader uses. */
 enum sleep_lock exported_lock = SLEEP_NO_LOCK;
-enum sleep_datagrams exported_datagrams = DATAGRAMS_OTHERS;
+enum sleep_conversation exported_conversation = CONVERSATION_GOES_ON;
 
 static __always_inline void note_arguments(struct sched_sleep *sleep, __u64 regs)
 {
@@ -58,36 +58,39 @@ static __always_inline void note_caller(struct sched_sleep *sleep, __u64 regs)
 
 /* --- the file --- */
 
-/* Sent something, and read nothing of what has arrived; or it is not known yet whether it is
- * connected. */
-static __always_inline bool asks_first(__u64 sock)
+/*
+ * Sent something, and read nothing of what has arrived; or it is not known yet whether it is
+ * connected; or it is, and nothing was said.
+ */
+static __always_inline __u8 note_conversation(__u64 sock)
 {
 	__u32 unread = NUMBER_AT(struct tcp_sock, sock, rcv_nxt) -
 		       NUMBER_AT(struct tcp_sock, sock, copied_seq);
+	__u32 received = NUMBER_AT(struct tcp_sock, sock, bytes_received);
+	__u8 state = NUMBER_AT(struct sock, sock, __sk_common.skc_state);
 
 	if (NUMBER_AT(struct sock, sock, sk_protocol) != IPPROTO_TCP)
-		return false;
-	if (NUMBER_AT(struct sock, sock, __sk_common.skc_state) == TCP_SYN_SENT)
-		return true;
-	return NUMBER_AT(struct tcp_sock, sock, data_segs_out) &&
-	       (__u32)NUMBER_AT(struct tcp_sock, sock, bytes_received) == unread;
+		return CONVERSATION_GOES_ON;
+	if (state == TCP_SYN_SENT)
+		return CONVERSATION_ASKED;
+	if (NUMBER_AT(struct tcp_sock, sock, data_segs_out))
+		return received == unread ? CONVERSATION_ASKED : CONVERSATION_GOES_ON;
+	return state == TCP_ESTABLISHED && !received ? CONVERSATION_SILENT : CONVERSATION_GOES_ON;
 }
 
 /*
- * Nobody knows a port that the kernel has chosen for a socket of datagrams before it has sent
- * something. The first one that it receives leaves it a part of a page of memory.
+ * Nobody knows a port that the kernel has chosen for a socket of datagrams before it is told, as by
+ * the first one that is sent. The first one that is received leaves it a part of a page of memory.
  */
-static __always_inline void note_datagrams(struct sched_sleep *sleep, __u64 sock)
+static __always_inline __u8 note_datagrams(__u64 sock, __u16 remote_port)
 {
+	if (NUMBER_AT(struct sock, sock, sk_protocol) != IPPROTO_UDP)
+		return CONVERSATION_GOES_ON;
 	if (BPF_CORE_READ_BITFIELD_PROBED((struct sock *)sock, sk_userlocks) & SOCK_BINDPORT_LOCK)
-		sleep->mark = DATAGRAMS_BOUND;
-	else if (sleep->remote_port && !NUMBER_AT(struct sock, sock, sk_forward_alloc))
-		sleep->mark = DATAGRAMS_FIRST;
-	/* It is another one with each that a connected socket sends over IPv4. */
-	if (bpf_core_field_exists(((struct inet_sock *)0)->inet_id))
-		sleep->write_seq = NUMBER_AT(struct inet_sock, sock, inet_id);
-	else if (bpf_core_field_exists(((struct inet_sock___atomic *)0)->inet_id))
-		sleep->write_seq = NUMBER_AT(struct inet_sock___atomic, sock, inet_id.counter);
+		return CONVERSATION_BOUND;
+	if (remote_port && !NUMBER_AT(struct sock, sock, sk_forward_alloc))
+		return CONVERSATION_ASKED;
+	return CONVERSATION_GOES_ON;
 }
 
 static __always_inline void note_addresses(struct sched_sleep *sleep, struct sched_watch *w,
@@ -97,11 +100,11 @@ static __always_inline void note_addresses(struct sched_sleep *sleep, struct sch
 	sleep->remote_port = __builtin_bswap16(NUMBER_AT(struct sock, sock, __sk_common.skc_dport));
 	if (sleep->socket_type == SOCK_STREAM) {
 		sleep->write_seq = NUMBER_AT(struct tcp_sock, sock, write_seq);
-		sleep->mark = asks_first(sock);
+		sleep->mark = note_conversation(sock);
 		if (sleep->ready)
 			note_found(sleep, w, cell, sock);
 	} else if (sleep->socket_type == SOCK_DGRAM) {
-		note_datagrams(sleep, sock);
+		sleep->mark = note_datagrams(sock, sleep->remote_port);
 	}
 	if (sleep->family == AF_INET) {
 		sleep->remote[0] = NUMBER_AT(struct sock, sock, __sk_common.skc_daddr);

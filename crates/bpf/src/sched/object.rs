@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! On which file or socket a thread sleeps.
 
-use crate::skel::sched::types::{sched_sleep, sleep_datagrams};
+use super::sleep::Context;
+use crate::skel::sched::types::{sched_sleep, sleep_conversation};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The file that the first argument of a call means.
@@ -64,8 +65,10 @@ pub struct Inet {
 
 const S_IFMT: u16 = 0o170_000;
 const S_IFSOCK: u16 = 0o140_000;
-const DATAGRAMS_FIRST: u8 = sleep_datagrams::DATAGRAMS_FIRST.0 as u8;
-const DATAGRAMS_BOUND: u8 = sleep_datagrams::DATAGRAMS_BOUND.0 as u8;
+
+fn is_conversation(it: &sched_sleep, one: sleep_conversation) -> bool {
+    u32::from(it.mark) == one.0
+}
 
 impl Object {
     /// That of a sleep. Whether its process has asked is not in it.
@@ -79,7 +82,7 @@ impl Object {
                 remote: remote_of(it),
                 remote_port: it.remote_port,
                 asked: None,
-                bound: is_of_datagrams(it) && it.mark == DATAGRAMS_BOUND,
+                bound: is_conversation(it, sleep_conversation::CONVERSATION_BOUND),
                 ready,
             }),
             (S_IFSOCK, libc::AF_UNIX) => {
@@ -96,13 +99,14 @@ impl Object {
     }
 }
 
-fn is_of_datagrams(it: &sched_sleep) -> bool {
-    i32::from(it.socket_type) == libc::SOCK_DGRAM
-}
-
-/// Whether its process has sent something on a socket, and has received nothing yet.
-pub(super) fn asks_first(it: &sched_sleep) -> bool {
-    if is_of_datagrams(it) { it.mark == DATAGRAMS_FIRST } else { it.mark != 0 }
+/// Whether its process has sent something on a socket, and has received nothing yet; or has waited until it was connected, which
+/// ended the sleep if no time was up.
+pub(super) fn asks_first(it: &sched_sleep, context: Context) -> bool {
+    let is = |one| it.family != 0 && is_conversation(it, one);
+    let came =
+        matches!(context, Context::Network | Context::Sent | Context::Socket | Context::SoftIrq);
+    is(sleep_conversation::CONVERSATION_ASKED)
+        || came && is(sleep_conversation::CONVERSATION_SILENT)
 }
 
 fn remote_of(it: &sched_sleep) -> IpAddr {

@@ -61,6 +61,11 @@ const TAKE_FD: &[&str] = &[
     "flock",
     "fcntl",
     "fsync",
+    "fstat",
+    "lseek",
+    "fgetxattr",
+    "fchmod",
+    "fchown",
     "fdatasync",
     "sync_file_range",
     "syncfs",
@@ -339,7 +344,8 @@ impl Watch {
         all.sort_by_key(|it| it.since_ns);
         let told = all.iter().map(|it| {
             let mut sleep = sleep_of(it);
-            self.asked.note(&mut sleep, it.write_seq, object::asks_first(it));
+            let asks_first = object::asks_first(it, sleep.waker.context);
+            self.asked.note(&mut sleep, it.write_seq, asks_first);
             sleep
         });
         told.collect()

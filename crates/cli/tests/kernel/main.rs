@@ -65,6 +65,7 @@ mod stops;
 mod sweep;
 mod syncs;
 mod syscalls;
+mod unanswered;
 mod unlucky;
 mod unprivileged;
 mod unread;

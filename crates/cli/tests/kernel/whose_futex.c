@@ -3,12 +3,14 @@
  * Threads that wait on words in memory: some for work, some for locks. Writes its process id, and
  * how long they waited in each way, in seconds: "PID work locks lone".
  *
- *   whose_futex FILE SECONDS idle|locks
+ *   whose_futex FILE SECONDS idle|locks|shared
  *
  * work    a pool waits for work on a condition, and a thread on a word of its own that holds 2 while
  *         it waits, as the threads of some runtimes do; both are woken 50 times a second, for nothing
  * locks   three threads want the same mutex, which its holder keeps while it sleeps
  * lone    one thread wants a mutex that another one has nearly all the time
+ * shared  two threads want to write to what two others want to read, and keep the lock while they sleep: they
+ *         are counted as `locks`
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -27,6 +29,7 @@
 static pthread_mutex_t of_pool = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t has_work = PTHREAD_COND_INITIALIZER;
 static pthread_mutex_t wanted = PTHREAD_MUTEX_INITIALIZER, kept = PTHREAD_MUTEX_INITIALIZER;
+static pthread_rwlock_t shared = PTHREAD_RWLOCK_INITIALIZER;
 static atomic_int word, stop;
 static atomic_long work_ns, locks_ns, lone_ns;
 
@@ -109,6 +112,31 @@ static void *lone(void *unused)
 	return unused;
 }
 
+static void keep_shared(int (*lock)(pthread_rwlock_t *))
+{
+	while (!stop) {
+		long begin = now();
+
+		lock(&shared);
+		locks_ns += now() - begin;
+		nap(10 * MILLISECOND);
+		pthread_rwlock_unlock(&shared);
+		nap(2 * MILLISECOND);
+	}
+}
+
+static void *writes(void *unused)
+{
+	keep_shared(pthread_rwlock_wrlock);
+	return unused;
+}
+
+static void *reads(void *unused)
+{
+	keep_shared(pthread_rwlock_rdlock);
+	return unused;
+}
+
 static void wake_after(long ns)
 {
 	nap(ns);
@@ -122,6 +150,7 @@ int main(int argc, char **argv)
 {
 	void *(*of_work[])(void *) = {pooled, pooled, pooled, parked};
 	void *(*of_locks[])(void *) = {wants, wants, wants, keeps, lone};
+	void *(*of_shared[])(void *) = {writes, writes, reads, reads};
 	pthread_t threads[9];
 	int count = 0;
 	FILE *told;
@@ -132,6 +161,8 @@ int main(int argc, char **argv)
 		pthread_create(&threads[count++], NULL, of_work[i], NULL);
 	for (int i = 0; i < 5 && !strcmp(argv[3], "locks"); i++)
 		pthread_create(&threads[count++], NULL, of_locks[i], NULL);
+	for (int i = 0; i < 4 && !strcmp(argv[3], "shared"); i++)
+		pthread_create(&threads[count++], NULL, of_shared[i], NULL);
 	for (int i = 0; i < 50 * atoi(argv[2]); i++)
 		wake_after(20 * MILLISECOND);
 	stop = 1;

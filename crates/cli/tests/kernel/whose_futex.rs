@@ -133,3 +133,20 @@ fn locks_are_told_whoever_s_they_are() {
         missing
     });
 }
+
+/// Of glibc only: in others such words have other values.
+#[test]
+fn locks_for_readers_and_writers_are_told_by_who_takes_turns() {
+    in_scratch("locks_for_readers_and_writers_are_told_by_who_takes_turns", |scratch| {
+        let Some(told) = told_of(scratch, LINKED[0], "shared") else {
+            return Some(MISSING);
+        };
+        let what = format!("{:#}", told.ledger);
+        assert!(told.locks_s > 1.5, "{}", told.locks_s);
+        // Each word is known to be a lock from its second turn on.
+        let share = told.locks_s() / told.locks_s;
+        assert!((0.85..1.05).contains(&share), "{} of {} s: {what}", told.locks_s(), told.locks_s);
+        assert_eq!(told.codes().first(), Some(&"OFF001"), "{what}");
+        None
+    });
+}

@@ -57,10 +57,12 @@ pub enum SleptOn {
     },
     /// A pipe, or a named one.
     Pipe,
-    /// A terminal: what is written there is read by another process, or goes over a wire.
-    Terminal,
-    /// Another character device: `/dev/fuse`, ...
-    Character,
+    /// A character device: `/dev/fuse`, ...
+    Character {
+        /// A terminal: what is written there is read by another process, or goes over a wire.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        terminal: bool,
+    },
     /// A file without a name in any filesystem, or an event poll that found nothing ready: `eventpoll`, `eventfd`,
     /// `timerfd`, `signalfd`, `inotify`, `io_uring`, ... at most seven letters of it.
     Anonymous {
@@ -328,9 +330,8 @@ impl Awaited {
 const FUTEX_WAIT: u32 = 0;
 const FUTEX_WAIT_BITSET: u32 = 9;
 const FUTEX_LOCKS: [u32; 2] = [6, 13];
-/// The operation without its flags, `FUTEX_PRIVATE_FLAG` and this one.
+/// The operation without its flags, `FUTEX_PRIVATE_FLAG` and `FUTEX_CLOCK_REALTIME`.
 const FUTEX_OPERATION: u32 = 0x7f;
-const FUTEX_CLOCK_REALTIME: u32 = 256;
 /// What a mutex of glibc holds while somebody waits for it; and so do those of most others, as of Rust's standard library,
 /// which waits with `FUTEX_WAIT_BITSET`.
 const CONTENDED: u32 = 2;
@@ -382,13 +383,12 @@ impl SleptOn {
     pub fn futex(wait: FutexWait, user: impl FnOnce() -> FutexUser) -> Self {
         let FutexWait { address, op, value, is_timed } = wait;
         let is_marked = value & WAITED_FOR != 0 && value & !WAITED_FOR != 0 && value != u32::MAX;
-        // Conditions of glibc have a clock, and a timeout if it is the other clock.
-        let is_plain = op & FUTEX_CLOCK_REALTIME == 0 && !is_timed;
         let op = op & FUTEX_OPERATION;
         let (value, may_be_lock) = match (op, value) {
             (FUTEX_WAIT, CONTENDED) => (CONTENDED, true),
             (FUTEX_WAIT, _) if is_marked => (MARKED, true),
-            (FUTEX_WAIT_BITSET, CONTENDED) => (CONTENDED, is_plain),
+            // A mutex of a runtime, or a read-write lock of glibc.
+            (FUTEX_WAIT_BITSET, CONTENDED | OTHER) => (value, !is_timed),
             _ => (value.min(OTHER), false),
         };
         Self::Futex { address, value, op, user: may_be_lock.then(user) }
@@ -451,8 +451,10 @@ mod tests {
         let of = |op, value| [Glibc, Musl, Shared, Other].map(|it| is_lock(op, value, it));
         // A mutex of glibc, and a condition of musl.
         assert_eq!(of(PRIVATE, 2), [true, false, true, false]);
-        // A mutex of Rust.
-        assert_eq!(of(BITSET, 2), [false, false, true, false]);
+        // A mutex of Rust, and the two words of a read-write lock of glibc, which has a clock.
+        for (op, value) in [(BITSET, 2), (BITSET | 256, 2), (BITSET | 256, 3)] {
+            assert_eq!(of(op, value), [false, false, true, false]);
+        }
         // A mutex of musl; one that a thread owns; its allocator's; that of a stream.
         for value in [0x8000_0010, 0x8000_1234, 0x8000_0003, 0x4000_1234] {
             assert_eq!(of(PRIVATE, value), [false, true, true, false], "{value:#x}");
@@ -467,9 +469,7 @@ mod tests {
     #[test]
     fn whose_code_waits_is_asked_only_where_it_matters() {
         let never = || panic!("it does not matter");
-        let realtime = BITSET | FUTEX_CLOCK_REALTIME;
-        for (op, value, kept) in [(realtime, 2, 2), (BITSET, 0x8000_0010, 3), (0, 0, 0), (0, 7, 3)]
-        {
+        for (op, value, kept) in [(BITSET, 0, 0), (BITSET, 0x8000_0010, 3), (0, 0, 0), (0, 7, 3)] {
             let on = SleptOn::futex(wait(op, value), never);
             let op = op & FUTEX_OPERATION;
             assert_eq!(on, SleptOn::Futex { address: 64, value: kept, op, user: None });

@@ -37,7 +37,7 @@ fn answer(
         && !target_is_host(view)
         && checked
         && tasks::are_in_target(view);
-    let reason = reason.or_else(|| unseen.then(|| "no waits of tasks".to_owned()));
+    let reason = reason.or_else(|| unseen.then(|| "tasks not seen".to_owned()));
     Some(QuestionAnswer {
         question,
         answer,

@@ -238,7 +238,7 @@ tables! {
         state,
         /// system call; in parentheses what is none: `(page fault)`, `(kernel work)`, `(32-bit call)`, `(others)`, ...
         call,
-        /// on what: a JSON object whose `kind` is `not_known`, `futex`, `file`, `pipe`, `character`, `anonymous`, `inet`,
+        /// on what: a JSON object whose `kind` is `not_known`, `futex`, `file`, `pipe`, `character` (`terminal`, if it is one), `anonymous`, `inet`,
         /// `unix`, `socket`, `kernel_lock` or `others`
         on = "slept_on": Json,
         /// what ended it: a JSON object whose `by` is `not_known`, `not_yet`, `thread`, `sender`, `timer`, `kernel_timer`,

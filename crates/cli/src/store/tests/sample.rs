@@ -182,7 +182,8 @@ one_of! {
     FutexUser: Self::Glibc, Self::Musl, Self::Shared, Self::Other;
     SleepState: Self::Asleep, Self::BlockIo, Self::Memory, Self::Uninterruptible, Self::Stopped;
     SleptOn:
-        Self::NotKnown, Self::Pipe, Self::Terminal, Self::Character, Self::Others,
+        Self::NotKnown, Self::Pipe, Self::Others,
+        Self::Character { terminal: any(rng) },
         Self::Futex { address: any(rng), value: any(rng), op: any(rng), user: any(rng) },
         Self::File { device: any(rng), inode: any(rng), path: any(rng), served: any(rng) },
         Self::Anonymous { name: any(rng) },

@@ -11,8 +11,9 @@ pub(super) fn plot(to: &mut Markup, height: f64, label: &str, draw: impl FnOnce(
     to.element("svg", &plot_attributes(height, label).and("class", "plot"), draw);
 }
 
-/// The attributes of a plot, besides its class.
+/// The attributes of a plot, besides its class. A document that somebody else made may have nothing to describe.
 pub(super) fn plot_attributes(height: f64, label: &str) -> Attributes {
+    let label = if label.is_empty() { "nothing" } else { label };
     none()
         .and("role", "img")
         .and("aria-label", label)

@@ -33,9 +33,9 @@ const TIMED: &[&str] = &[
 const ACCEPTS: &[&str] = &["accept", "accept4"];
 /// Calls that wait for the other end of a connection to be there.
 const CONNECTS: &[&str] = &["connect"];
-/// Calls that do something with a path, or give a file back. What they do on a disk or behind a lock is no interruptible sleep:
-/// in one they wait for a process that serves the filesystem (FUSE), or for the other end of a named pipe.
-pub(super) const PATH_CALLS: &[&str] = &[
+/// Calls that do something with a path, or give a file back. What they do on a disk or behind a lock is no interruptible sleep: in
+/// one that a thread ends which writes, it has answered for a filesystem that its process serves (FUSE).
+const PATH_CALLS: &[&str] = &[
     "open",
     "openat",
     "openat2",
@@ -80,6 +80,8 @@ pub(super) const PATH_CALLS: &[&str] = &[
     "execve",
     "execveat",
 ];
+/// Calls with which a process answers for a filesystem that it serves.
+const SERVES: &[&str] = &["write", "writev", "pwrite64", "pwritev", "splice", "io_uring_enter"];
 /// Calls that wait until the other end takes what was sent.
 const SENDS: &[&str] = &[
     "write", "writev", "pwritev", "pwritev2", "sendto", "sendmsg", "sendmmsg", "sendfile", "splice",
@@ -195,15 +197,30 @@ pub(in crate::rules) fn is_answer(slept: &Slept) -> bool {
 }
 
 /// Whether it waits for a process that serves a filesystem: on a file of one, or in a call with a path.
-fn is_of_served_file(slept: &Slept) -> bool {
-    let is_waiting = slept.state == SleepState::Asleep && !is_file_lock(slept);
+pub(in crate::rules) fn is_of_served_file(slept: &Slept) -> bool {
+    let call = slept.call.as_str();
     match slept.on {
+        // Pages of it that are read ahead are waited for like those of a disk.
         SleptOn::File { served, .. } => {
-            served && is_waiting && !TIMED.contains(&slept.call.as_str())
+            use SleepState::{Asleep, BlockIo, Uninterruptible};
+            served
+                && matches!(slept.state, Asleep | BlockIo | Uninterruptible)
+                && !is_file_lock(slept)
+                && !TIMED.contains(&call)
         }
-        SleptOn::NotKnown => is_waiting && PATH_CALLS.contains(&slept.call.as_str()),
+        SleptOn::NotKnown => {
+            let answers = |by: &str| SERVES.contains(&by);
+            slept.state == SleepState::Asleep
+                && PATH_CALLS.contains(&call)
+                && matches!(&slept.woken, WokenBy::Thread { call, .. } if answers(call))
+        }
         _ => false,
     }
+}
+
+/// Whether it waits until a connection is made.
+pub(in crate::rules) fn connects(slept: &Slept) -> bool {
+    CONNECTS.contains(&slept.call.as_str())
 }
 
 /// Whether it waits for the lock of its process's address space, as the kernel says. Where it does not say: in a call that
@@ -243,8 +260,11 @@ pub(super) fn of_sleep(slept: &Slept) -> SleepKind {
     match &slept.on {
         SleptOn::Anonymous { name } if name == "timerfd" => OwnTimer,
         _ if ACCEPTS.contains(&call) => WaitsForWork,
-        _ if CONNECTS.contains(&call) || is_of_served_file(slept) => WaitsForOthers,
-        SleptOn::Pipe | SleptOn::Terminal | SleptOn::Inet { .. } | SleptOn::Unix { .. }
+        _ if connects(slept) || is_of_served_file(slept) => WaitsForOthers,
+        SleptOn::Pipe
+        | SleptOn::Character { terminal: true }
+        | SleptOn::Inet { .. }
+        | SleptOn::Unix { .. }
             if sends =>
         {
             WaitsForOthers
@@ -301,6 +321,9 @@ mod tests {
         let by = WokenBy::SoftInterrupt;
         let futex = |op, value| SleptOn::Futex { address: 64, value, op, user: None };
         let poll = SleptOn::Anonymous { name: "eventpo".into() };
+        let terminal = || SleptOn::Character { terminal: true };
+        let by_thread = |call: &str| WokenBy::Thread { proc: ProcId(2), call: call.into() };
+        let file = |served| SleptOn::File { device: "0:57".into(), inode: 2, path: None, served };
         for (call, on, woken, kind) in [
             ("recvfrom", inet(Some(true)), by.clone(), WaitsForWork),
             ("recvfrom", inet(Some(false)), by.clone(), WaitsForOthers),
@@ -331,7 +354,22 @@ mod tests {
             ("poll", inet(Some(false)), WokenBy::Timer, WaitsForOthers),
             ("poll", inet(Some(false)), WokenBy::HardInterrupt, WaitsForOthers),
             ("recvfrom", inet(Some(false)), WokenBy::KernelTimer, WaitsForOthers),
-            ("flock", SleptOn::NotKnown, by, WaitsForOthers),
+            ("flock", SleptOn::NotKnown, by.clone(), WaitsForOthers),
+            // Nobody is at the other end yet.
+            ("connect", not_asked(None), by.clone(), WaitsForOthers),
+            ("connect", not_asked(Some(false)), WokenBy::KernelTimer, WaitsForOthers),
+            // Answered for a filesystem; and opened at the other end of a named pipe.
+            ("openat", SleptOn::NotKnown, by_thread("writev"), WaitsForOthers),
+            ("openat", SleptOn::NotKnown, by_thread("openat"), NotKnown),
+            ("openat", SleptOn::NotKnown, WokenBy::NotYet, NotKnown),
+            ("close", SleptOn::NotKnown, by.clone(), NotKnown),
+            // Of files that the kernel has, some are read by whoever waits for the next line of a log.
+            ("read", file(true), WokenBy::NotYet, WaitsForOthers),
+            ("read", file(false), WokenBy::NotYet, NotKnown),
+            ("poll", file(true), WokenBy::NotYet, NotKnown),
+            // Whoever types at a terminal, and whoever reads from it.
+            ("read", terminal(), by.clone(), NotKnown),
+            ("write", terminal(), by, WaitsForOthers),
         ] {
             let slept = slept(call, on, woken);
             assert_eq!(of_sleep(&slept), kind, "{slept:?}");

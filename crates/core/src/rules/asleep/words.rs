@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Sleeps and chains in words.
 
-use super::kind;
 use crate::finding::SleepLink;
 use crate::recording::{Awaited, Did, KernelLock, ProcId, SleepState, Slept, SleptOn, WokenBy};
 use crate::text::ticked;
@@ -14,9 +13,6 @@ const CHILDREN: &[&str] = &["wait4", "waitid"];
 pub(in crate::rules) fn on(view: &View, call: &str, on: &SleptOn) -> Option<String> {
     Some(match on {
         SleptOn::NotKnown if CHILDREN.contains(&call) => "a child process".into(),
-        SleptOn::NotKnown if kind::PATH_CALLS.contains(&call) => {
-            "a filesystem that a process serves, or who opens the other end".into()
-        }
         SleptOn::NotKnown | SleptOn::Others => return None,
         SleptOn::Futex { address, .. } if on.is_lock() => {
             format!("a lock at {address:#x}")
@@ -26,8 +22,8 @@ pub(in crate::rules) fn on(view: &View, call: &str, on: &SleptOn) -> Option<Stri
         SleptOn::File { path: Some(path), .. } => ticked(path),
         SleptOn::File { device, inode, path: None, .. } => format!("inode {inode} of {device}"),
         SleptOn::Pipe => "a pipe".into(),
-        SleptOn::Terminal => "a terminal".into(),
-        SleptOn::Character => "a character device".into(),
+        SleptOn::Character { terminal: true } => "a terminal".into(),
+        SleptOn::Character { terminal: false } => "a character device".into(),
         SleptOn::Anonymous { name } if name.starts_with("eventpo") => return None,
         SleptOn::Anonymous { name } => whole(name).into(),
         SleptOn::Inet { port: Some(port), .. } => format!("clients of port {port}"),

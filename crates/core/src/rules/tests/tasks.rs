@@ -32,7 +32,7 @@ fn what_goroutines_wait_for_is_said_not_to_be_seen() {
     };
     let answer = others(&told);
     assert_eq!((answer.answer, answer.in_part), (Answer::Ok, true));
-    assert_eq!(answer.reason.as_deref(), Some("no waits of tasks"));
+    assert_eq!(answer.reason.as_deref(), Some("tasks not seen"));
     let page = shown(&told);
     assert!(page.contains("not in it: waits of goroutines"), "{page}");
 

@@ -38,13 +38,15 @@ fn check(view: &View) -> Verdict {
 }
 
 /// Another thread of the process ended it, and waited for a CPU or for a disk; or any thread, and a client waited meanwhile.
-/// Locks and connections to others have rules of their own.
+/// Locks, connections to others, and files that they serve, have rules of their own.
 fn is_late((id, key, _): &Sleep<'_>) -> bool {
     let reason = Reason::of(&key.behind);
     let own = key.behind.iter().all(|it| it.proc == *id);
     let late = own && matches!(reason, Reason::Queued | Reason::Throttled | Reason::BlockIo);
     (late || keeps_client_waiting(*id, key))
-        && !matches!(key.slept.on, SleptOn::Inet { .. })
+        && !matches!(key.slept.on, SleptOn::Inet { .. } | SleptOn::Character { .. })
+        && !kind::connects(&key.slept)
+        && !kind::is_of_served_file(&key.slept)
         && !is_lock(&key.slept)
         && !is_file_lock(&key.slept)
         && !is_address_space(*id, &key.slept)

@@ -38,7 +38,10 @@ fn check(view: &View) -> Verdict {
 fn is_full((_, key, _): &Sleep<'_>) -> bool {
     let takes = matches!(
         key.slept.on,
-        SleptOn::Pipe | SleptOn::Terminal | SleptOn::Inet { .. } | SleptOn::Unix { .. }
+        SleptOn::Pipe
+            | SleptOn::Character { terminal: true }
+            | SleptOn::Inet { .. }
+            | SleptOn::Unix { .. }
     );
     takes && kind::sends(&key.slept)
 }

@@ -3,11 +3,12 @@
 
 use super::peers;
 use super::waits::{self, For, Sleep, Waits};
-use crate::finding::{Area, Finding, Fix, Question, Severity, SleepKind};
-use crate::recording::Source;
+use crate::finding::{Area, Finding, Fix, Question, Severity, SleepKind, Unit};
+use crate::recording::{Slept, SleptOn, Source, WokenBy};
 use crate::rules::asleep::kind;
-use crate::rules::words::{self, group_name};
+use crate::rules::words::{self, evidence, group_name};
 use crate::rules::{Check, Rule, Status, Verdict, severity};
+use crate::text::units;
 use crate::view::View;
 
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -25,6 +26,11 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check: Check::Recording(check),
 };
 
+/// Share of the waits that ended without an answer, from which on it is told.
+const LEAST_TOLD: f64 = 0.01;
+/// How the other end of a question of DNS ends in words.
+const NAMES: &str = ":53 (udp)";
+
 fn check(view: &View) -> Verdict {
     waits::verdict(view, is_for_answer, (For::Others, "for answers of others"), finding)
 }
@@ -35,13 +41,51 @@ fn is_for_answer((id, key, _): &Sleep<'_>) -> bool {
     kind::is_answer(&key.slept) && !own && kind::of(*id, key) == SleepKind::WaitsForOthers
 }
 
+/// Of it, what ended because a time was up, with nothing after it: datagrams that were asked for, a connection, and what the kernel
+/// itself gives up. Whoever looks at a connection now and then may wait on.
+fn given_up_ns(waits: &Waits<'_>) -> u64 {
+    let gives_up = |slept: &Slept| match (&slept.woken, &slept.on) {
+        (WokenBy::KernelTimer, _) => true,
+        (WokenBy::Timer, SleptOn::Inet { protocol, .. }) => protocol == "udp",
+        _ => false,
+    };
+    let given_up = waits.sleeps.iter().filter(|(_, key, _)| gives_up(&key.slept));
+    given_up.fold(0, |sum: u64, (.., ns)| sum.saturating_add(*ns))
+}
+
 fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
     let behind = waits.behind_or(view, |sleep| peers::at_other_end(view, sleep));
     let all = peers::of(view, &waits.sleeps, |key| Some(&key.slept));
     let most = peers::most(&all, waits.ns);
     let whom = behind.whom.as_deref().or(most).unwrap_or("others");
     let mut finding = waits.finding(view, (&RULE, severity), ("waiting for answers", &behind));
-    finding.evidence.splice(1..1, peers::lines(view, &all, waits.ns));
+    let given_up_ns = given_up_ns(waits);
+    let given_up = given_up_ns as f64 / waits.ns.max(1) as f64;
+    let mut lines = peers::lines(view, &all, waits.ns);
+    if given_up >= LEAST_TOLD {
+        let note = format!("{} of it: a time was up before an answer came", units::share(given_up));
+        lines.push(evidence(
+            view,
+            "no answer",
+            given_up_ns as f64,
+            Unit::Ns,
+            Source::Sched.label(),
+            note,
+        ));
+    }
+    finding.evidence.splice(1..1, lines);
+    let does = match given_up >= 0.5 {
+        true => " that do not come in time",
+        false => behind.reason.of_peer(),
+    };
+    let resolver = most.filter(|peer| peer.ends_with(NAMES)).map(|_| Fix {
+        action: "ask a name server that answers: it is a question of DNS".into(),
+        command: Some("cat /etc/resolv.conf".into()),
+        risk: Some(
+            "a shorter `options timeout` gives up questions that take long to answer".into(),
+        ),
+        expect: None,
+    });
     let less = Fix {
         action: "ask for less: fewer and larger requests, several at a time, or a cache".into(),
         command: None,
@@ -54,9 +98,12 @@ fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
             group_name(waits.group),
             words::verb(waits.group, "waits", "wait"),
             words::of_every_second(waits.ns_per_s),
-            behind.reason.of_peer()
+            does
         ),
-        fix: vec![peers::look(view, waits, "answers"), less],
+        fix: [Some(peers::look(view, waits, "answers")), resolver, Some(less)]
+            .into_iter()
+            .flatten()
+            .collect(),
         confirm: Some(waits.look_again(
             view,
             "when its peers answer faster, or are asked less often, the waiting falls".into(),

@@ -124,8 +124,13 @@ impl Callers {
             return;
         }
         sleep.caller = match self.library(roots, sleep.tgid, at) {
+            Library::Glibc if is_shared_lock(sleep) && self.is_taken_in_turn(roots, sleep) => {
+                Caller::Shared
+            }
             Library::Glibc => Caller::Glibc,
             Library::Musl => Caller::Musl,
+            // Nor are conditions of a glibc that is a part of the program.
+            Library::Other if has_clock(sleep) => Caller::Other,
             Library::Other if self.is_taken_in_turn(roots, sleep) => Caller::Shared,
             Library::Other => Caller::Other,
         };
@@ -133,6 +138,8 @@ impl Callers {
 
     fn is_taken_in_turn(&mut self, roots: &Roots, sleep: &Sleep) -> bool {
         let &Sleep { tgid, tid, arguments: [address, _, value], since_ns, .. } = sleep;
+        // Who wants to read and who wants to write wait on the same word, with another value each.
+        let value = if is_shared_lock(sleep) { value | 1 } else { value };
         let word = self.words.entry((tgid, address)).or_insert_with(|| Word::of(value));
         // A counter, or an event.
         if word.value != value {
@@ -265,6 +272,19 @@ fn library_of(path: &[u8]) -> Library {
         name if is_glibc(name) => Library::Glibc,
         _ => Library::Other,
     }
+}
+
+/// Whether the call has a clock, as glibc's have.
+fn has_clock(sleep: &Sleep) -> bool {
+    const CLOCK_REALTIME: u64 = 256;
+    sleep.arguments[1] & CLOCK_REALTIME != 0
+}
+
+/// Whether a word may be one of a read-write lock of glibc: its phase, or its writers. A condition may have such a value, too.
+fn is_shared_lock(sleep: &Sleep) -> bool {
+    const WAIT_BITSET: u64 = 9;
+    const OPERATION: u64 = 127;
+    sleep.arguments[1] & OPERATION == WAIT_BITSET && matches!(sleep.arguments[2], 2 | 3)
 }
 
 #[cfg(test)]

@@ -226,7 +226,8 @@ pub(super) enum OtherEnd {
 impl OtherEnd {
     pub(super) fn of(slept: &Slept) -> Option<Self> {
         match &slept.on {
-            SleptOn::Inet { listens: Some(false), remote, .. } => {
+            // Each question in datagrams may have a socket of its own.
+            SleptOn::Inet { protocol, listens: Some(false), remote, .. } if protocol == "tcp" => {
                 Some(Self::Address(remote.as_ref()?.parse().ok()?))
             }
             SleptOn::Unix { accepted: false, .. } => slept.peer.map(Self::Process),
@@ -270,8 +271,7 @@ fn on_of(sleep: &Sleep, listening: &Listening) -> (SleptOn, Option<u32>) {
         Object::None => SleptOn::NotKnown,
         Object::File { mode, device, inode, served } => match mode & S_IFMT {
             FIFO => SleptOn::Pipe,
-            CHARACTER if is_terminal(device) => SleptOn::Terminal,
-            CHARACTER => SleptOn::Character,
+            CHARACTER => SleptOn::Character { terminal: is_terminal(device) },
             _ => SleptOn::File { device: device_text(device), inode, path: None, served },
         },
         Object::Anonymous(name) => {
@@ -335,11 +335,12 @@ fn device_text(device: u32) -> String {
 }
 
 /// Whether a character device is a terminal: Documentation/admin-guide/devices.txt. One that a process made (136 to 143), of the
-/// machine (4), or the own one of whoever asks (5), but for the end of those that make some (5:2).
+/// machine (4), at a wire (166, 188, 204), of a hypervisor (229), or the own one of whoever asks (5), but for the end of those
+/// that make some (5:2).
 fn is_terminal(device: u32) -> bool {
     match (device >> 20, device & 0xf_ffff) {
         (5, 2) => false,
-        (major, _) => matches!(major, 4 | 5 | 136..=143),
+        (major, _) => matches!(major, 4 | 5 | 136..=143 | 166 | 188 | 204 | 229),
     }
 }
 
