@@ -28,15 +28,8 @@ pub(super) fn condition() -> Slept {
 }
 
 fn file_lock() -> Slept {
-    slept(
-        "flock",
-        SleptOn::File {
-            device: "8:1".into(),
-            inode: 4711,
-            path: Some("/srv/a.db".into()),
-            served: false,
-        },
-    )
+    let (device, path) = ("8:1".into(), Some("/srv/a.db".into()));
+    slept("flock", SleptOn::File { device, inode: 4711, path, served: false })
 }
 
 pub(super) fn connection(asked: Option<bool>) -> Slept {
