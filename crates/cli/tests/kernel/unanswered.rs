@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Waits for answers that need no connection of TCP with a conversation on it: of datagrams, for a connection to be made, for a
-//! process that serves a filesystem, and until somebody reads from a terminal; against what the program that waits measured itself.
+//! process that serves a filesystem, until somebody reads from a terminal, and for children; against what the program that waits
+//! measured itself.
 
 use crate::common;
 use serde_json::Value;
@@ -105,7 +106,7 @@ def serves_files(fuse):
 def start(work, *of):
     threading.Thread(target=work, args=of, daemon=True, name="python3").start()
 
-end = lambda: None
+end, reach = lambda: None, "nobody"
 if mode in ("asks-anew", "asks-again"):
     it = datagrams()
     start(answers_some if mode == "asks-anew" else answers_nothing, it)
@@ -151,6 +152,19 @@ elif mode.startswith("reads-"):
     start(serves_files, fuse)
     end = lambda: libc.umount2(mounted, 2)
     reach = f"{scratch}/mounted/file"
+elif mode == "sends":
+    class Attributes(ctypes.Structure):
+        _fields_ = [(name, ctypes.c_long) for name in "flags most bytes now a b c d".split()]
+    rt, attributes = ctypes.CDLL("librt.so.1", use_errno=True), Attributes(0, 4, 128)
+    reach = f"/deburr-{os.getpid()}"
+    queue = rt.mq_open(reach.encode(), os.O_CREAT | os.O_RDONLY, 0o600, ctypes.byref(attributes))
+    def takes():
+        message = ctypes.create_string_buffer(128)
+        while True:
+            time.sleep(0.05)
+            rt.mq_receive(queue, message, 128, None)
+    start(takes)
+    end = lambda: rt.mq_unlink(reach.encode())
 elif mode == "writes":
     import tty
     master, slave = os.openpty()
@@ -168,7 +182,7 @@ end()
 
 /// Waits for three seconds, and tells how long that was, for answers and for whatever comes.
 const PROGRAM: &str = r#"
-import json, os, select, socket, struct, sys, time
+import ctypes, json, os, select, signal, socket, struct, subprocess, sys, threading, time
 told, mode, reach = sys.argv[1:]
 waited, stop = 0.0, time.monotonic() + 3.2
 
@@ -249,6 +263,18 @@ elif mode == "reads-file":
         timed(lambda: os.pread(file, 4096, 0))
         timed(lambda: os.stat(reach))
         work()
+elif mode == "starts":
+    while time.monotonic() < stop:
+        child = subprocess.Popen(["sleep", "0.1"])
+        timed(child.wait)
+        work()
+elif mode == "keeps":
+    # It ends with this program.
+    prctl = ctypes.CDLL(None).prctl
+    child = subprocess.Popen(["sleep", "60"], preexec_fn=lambda: prctl(1, signal.SIGKILL))
+    threading.Thread(target=child.wait, daemon=True).start()
+    time.sleep(3.2)
+    waited = 3.2
 elif mode == "reads-pages":
     file, at = os.open(reach, os.O_RDONLY), 0
     os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
@@ -256,6 +282,11 @@ elif mode == "reads-pages":
         timed(lambda: os.pread(file, 4096, at))
         at += 1 << 20
         work()
+elif mode == "sends":
+    rt = ctypes.CDLL("librt.so.1", use_errno=True)
+    queue = rt.mq_open(reach.encode(), os.O_WRONLY)
+    while time.monotonic() < stop:
+        timed(lambda: rt.mq_send(queue, b"message", 7, 0))
 elif mode == "writes":
     file = os.open(reach, os.O_WRONLY | os.O_NOCTTY)
     while time.monotonic() < stop:
@@ -395,10 +426,20 @@ fn who_reads_a_file_that_a_process_serves_waits_for_that_one() {
 }
 
 #[test]
-fn who_writes_to_a_terminal_waits_for_whoever_reads_from_it() {
+fn who_writes_to_a_terminal_or_a_queue_waits_for_whoever_reads_from_it() {
+    let title = "until `python3` reads what it sent, which sleeps";
     try_modes(
-        "who_writes_to_a_terminal_waits_for_whoever_reads_from_it",
-        &[("writes", "OFF006", "until `python3` reads what it sent, which sleeps")],
+        "who_writes_to_a_terminal_or_a_queue_waits_for_whoever_reads_from_it",
+        &[("writes", "OFF006", title), ("sends", "OFF006", title)],
         &[],
+    );
+}
+
+#[test]
+fn who_starts_a_child_waits_until_it_ends_and_who_keeps_one_has_nothing_to_do() {
+    try_modes(
+        "who_starts_a_child_waits_until_it_ends_and_who_keeps_one_has_nothing_to_do",
+        &[("starts", "OFF002", "until its child `sleep` ends, which sleeps")],
+        &[("keeps", "not_known")],
     );
 }

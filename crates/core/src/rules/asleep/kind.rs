@@ -80,12 +80,17 @@ const PATH_CALLS: &[&str] = &[
     "execve",
     "execveat",
 ];
+/// Calls that wait for a child process to end, and those with which it does.
+pub(in crate::rules) const CHILDREN: &[&str] = &["wait4", "waitid"];
+const ENDS: &[&str] = &["exit", "exit_group"];
 /// Calls with which a process answers for a filesystem that it serves.
 const SERVES: &[&str] = &["write", "writev", "pwrite64", "pwritev", "splice", "io_uring_enter"];
 /// Calls that wait until the other end takes what was sent.
 const SENDS: &[&str] = &[
     "write", "writev", "pwritev", "pwritev2", "sendto", "sendmsg", "sendmmsg", "sendfile", "splice",
 ];
+/// Calls that wait until somebody takes a message out of a queue, which is full.
+pub(in crate::rules) const SENDS_MESSAGES: &[&str] = &["mq_timedsend", "msgsnd"];
 /// Calls that send a signal.
 pub(in crate::rules) const SIGNALS: &[&str] =
     &["kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal"];
@@ -143,6 +148,7 @@ fn of_link((own, slept): (ProcId, &Slept), behind: &[Awaited], is_awaited: bool)
     let sleeps = |it: &Awaited| matches!(&it.did, Did::Slept(it) if it.state == SleepState::Asleep);
     let is_own = behind.first().is_some_and(|first| first.proc == own);
     match of_sleep(slept) {
+        SleepKind::NotKnown if is_for_child(own, slept) => SleepKind::WaitsForOthers,
         SleepKind::NotKnown
             if is_event_loop(slept) && is_own && (is_awaited || behind.iter().all(sleeps)) =>
         {
@@ -178,7 +184,8 @@ pub(in crate::rules) fn is_lock(slept: &Slept) -> bool {
 
 /// Whether it waits until the other end takes what was sent.
 pub(in crate::rules) fn sends(slept: &Slept) -> bool {
-    SENDS.contains(&slept.call.as_str())
+    let call = slept.call.as_str();
+    SENDS.contains(&call) || SENDS_MESSAGES.contains(&call)
 }
 
 /// Whether it waits for a lock of a file.
@@ -218,6 +225,15 @@ pub(in crate::rules) fn is_of_served_file(slept: &Slept) -> bool {
     }
 }
 
+/// Whether it waited for a child process, which has ended. Whoever only keeps children running waits for as long as they do.
+pub(in crate::rules) fn is_for_child(own: ProcId, slept: &Slept) -> bool {
+    let WokenBy::Thread { proc, call } = &slept.woken else { return false };
+    slept.state == SleepState::Asleep
+        && CHILDREN.contains(&slept.call.as_str())
+        && *proc != own
+        && ENDS.contains(&call.as_str())
+}
+
 /// Whether it waits until a connection is made.
 pub(in crate::rules) fn connects(slept: &Slept) -> bool {
     CONNECTS.contains(&slept.call.as_str())
@@ -255,6 +271,9 @@ pub(super) fn of_sleep(slept: &Slept) -> SleepKind {
     // An answer that did not come in time is as late as one that came.
     if slept.woken.is_timer() && TIMED.contains(&call) && !is_for_answer(&slept.on) {
         return OwnTimer;
+    }
+    if SENDS_MESSAGES.contains(&call) {
+        return WaitsForOthers;
     }
     let sends = sends(slept);
     match &slept.on {
@@ -363,6 +382,8 @@ mod tests {
             ("openat", SleptOn::NotKnown, by_thread("openat"), NotKnown),
             ("openat", SleptOn::NotKnown, WokenBy::NotYet, NotKnown),
             ("close", SleptOn::NotKnown, by.clone(), NotKnown),
+            ("mq_timedsend", SleptOn::NotKnown, by.clone(), WaitsForOthers),
+            ("mq_timedsend", SleptOn::NotKnown, WokenBy::Timer, WaitsForOthers),
             // Of files that the kernel has, some are read by whoever waits for the next line of a log.
             ("read", file(true), WokenBy::NotYet, WaitsForOthers),
             ("read", file(false), WokenBy::NotYet, NotKnown),
@@ -373,6 +394,23 @@ mod tests {
         ] {
             let slept = slept(call, on, woken);
             assert_eq!(of_sleep(&slept), kind, "{slept:?}");
+        }
+    }
+
+    #[test]
+    fn who_waits_for_a_child_waits_for_one_that_ends() {
+        use SleepKind::{NotKnown, WaitsForOthers};
+        let by = |proc, call: &str| WokenBy::Thread { proc: ProcId(proc), call: call.into() };
+        for (call, woken, kind) in [
+            ("wait4", by(2, "exit_group"), WaitsForOthers),
+            ("waitid", by(2, "exit"), WaitsForOthers),
+            // Its own process ends; somebody sends a signal; and the child runs on.
+            ("wait4", by(1, "exit_group"), NotKnown),
+            ("waitid", by(2, "kill"), NotKnown),
+            ("wait4", WokenBy::NotYet, NotKnown),
+        ] {
+            let key = waits(slept(call, SleptOn::NotKnown, woken), vec![]);
+            assert_eq!(of(ProcId(1), &key), kind, "{key:?}");
         }
     }
 

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Sleeps and chains in words.
 
+use super::kind;
 use crate::finding::SleepLink;
 use crate::recording::{Awaited, Did, KernelLock, ProcId, SleepState, Slept, SleptOn, WokenBy};
 use crate::text::ticked;
 use crate::view::View;
 
-/// Calls that wait for a process to end.
-const CHILDREN: &[&str] = &["wait4", "waitid"];
-
 /// On what a call sleeps.
 pub(in crate::rules) fn on(view: &View, call: &str, on: &SleptOn) -> Option<String> {
     Some(match on {
-        SleptOn::NotKnown if CHILDREN.contains(&call) => "a child process".into(),
+        SleptOn::NotKnown if kind::CHILDREN.contains(&call) => "a child process".into(),
+        SleptOn::NotKnown if kind::SENDS_MESSAGES.contains(&call) => "a message queue".into(),
         SleptOn::NotKnown | SleptOn::Others => return None,
         SleptOn::Futex { address, .. } if on.is_lock() => {
             format!("a lock at {address:#x}")

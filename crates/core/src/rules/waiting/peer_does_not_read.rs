@@ -43,7 +43,8 @@ fn is_full((_, key, _): &Sleep<'_>) -> bool {
             | SleptOn::Inet { .. }
             | SleptOn::Unix { .. }
     );
-    takes && kind::sends(&key.slept)
+    let is_queue = kind::SENDS_MESSAGES.contains(&key.slept.call.as_str());
+    is_queue || takes && kind::sends(&key.slept)
 }
 
 /// The process at each other end, if it is the same that makes room there nearly always. The kernel makes some, too: what was

@@ -6,10 +6,11 @@ use super::waits::{self, For, Sleep, Waits};
 use crate::finding::{Area, Finding, Fix, Question, Severity, SleepKind, Unit};
 use crate::recording::{Slept, SleptOn, Source, WokenBy};
 use crate::rules::asleep::kind;
-use crate::rules::words::{self, evidence, group_name};
+use crate::rules::words::{self, evidence, group_name, ticked};
 use crate::rules::{Check, Rule, Status, Verdict, severity};
-use crate::text::units;
+use crate::text::{shell_quote, units};
 use crate::view::View;
+use std::collections::BTreeMap;
 
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "OFF002",
@@ -35,10 +36,12 @@ fn check(view: &View) -> Verdict {
     waits::verdict(view, is_for_answer, (For::Others, "for answers of others"), finding)
 }
 
-/// It asked on a connection of its own, or a unix socket's other end was seen at work, which is not the process itself.
+/// It asked on a connection of its own, or a unix socket's other end was seen at work, which is not the process itself; or it waited
+/// for a child.
 fn is_for_answer((id, key, _): &Sleep<'_>) -> bool {
     let own = key.behind.first().is_some_and(|first| first.proc == *id);
-    kind::is_answer(&key.slept) && !own && kind::of(*id, key) == SleepKind::WaitsForOthers
+    let is = kind::is_answer(&key.slept) || kind::is_for_child(*id, &key.slept);
+    is && !own && kind::of(*id, key) == SleepKind::WaitsForOthers
 }
 
 /// Of it, what ended because a time was up, with nothing after it: datagrams that were asked for, a connection, and what the kernel
@@ -51,6 +54,36 @@ fn given_up_ns(waits: &Waits<'_>) -> u64 {
     };
     let given_up = waits.sleeps.iter().filter(|(_, key, _)| gives_up(&key.slept));
     given_up.fold(0, |sum: u64, (.., ns)| sum.saturating_add(*ns))
+}
+
+/// Whether most of it is for children that ended.
+fn for_children(waits: &Waits<'_>) -> bool {
+    let of_child = waits.sleeps.iter().filter(|(id, key, _)| kind::is_for_child(*id, &key.slept));
+    let ns = of_child.fold(0, |sum: u64, (.., ns)| sum.saturating_add(*ns));
+    ns as f64 >= 0.5 * waits.ns as f64
+}
+
+/// The name of the children that most of it is for.
+fn child<'v>(waits: &Waits<'v>) -> Option<&'v str> {
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    for (_, key, ns) in &waits.sleeps {
+        if let Some(by) = key.behind.first().filter(|it| !it.thread.is_empty()) {
+            let sum = sums.entry(&by.thread).or_default();
+            *sum = sum.saturating_add(*ns);
+        }
+    }
+    let (name, ns) = sums.into_iter().max_by_key(|(_, ns)| *ns)?;
+    (ns as f64 >= 0.5 * waits.ns as f64).then_some(name)
+}
+
+/// Those that have ended are gone; others of the same name come.
+fn look_at_children(name: Option<&str>) -> Fix {
+    Fix {
+        action: "see where the time of its children goes".into(),
+        command: name.map(|name| format!("sudo deburr --comm {} -d 30", shell_quote(name))),
+        risk: None,
+        expect: None,
+    }
 }
 
 fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
@@ -92,18 +125,22 @@ fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
         risk: Some("a cache answers with what was true before".into()),
         expect: None,
     };
+    let (what, look) = match (for_children(waits), child(waits)) {
+        (true, name) => {
+            let whom = name
+                .map_or("one of its children".into(), |name| format!("its child {}", ticked(name)));
+            (format!("until {whom} ends"), look_at_children(name))
+        }
+        (false, _) => (format!("for answers of {whom}"), peers::look(view, waits, "answers")),
+    };
     Finding {
         title: format!(
-            "{} {} {} for answers of {whom}{}",
+            "{} {} {} {what}{does}",
             group_name(waits.group),
             words::verb(waits.group, "waits", "wait"),
             words::of_every_second(waits.ns_per_s),
-            does
         ),
-        fix: [Some(peers::look(view, waits, "answers")), resolver, Some(less)]
-            .into_iter()
-            .flatten()
-            .collect(),
+        fix: [Some(look), resolver, Some(less)].into_iter().flatten().collect(),
         confirm: Some(waits.look_again(
             view,
             "when its peers answer faster, or are asked less often, the waiting falls".into(),
