@@ -55,6 +55,8 @@ for mode in anew listens; do
     part "$mode" deburr -p "$asks" -d 4 --json
     kill -9 "$asks"
     wait
+    # The server that it has started has its port until it has ended, too.
+    sleep 1
 done
 
 # The kernel's own count of throttled time is printed beside the report.

@@ -103,8 +103,7 @@ impl Object {
 /// ended the sleep if no time was up.
 pub(super) fn asks_first(it: &sched_sleep, context: Context) -> bool {
     let is = |one| it.family != 0 && is_conversation(it, one);
-    let came =
-        matches!(context, Context::Network | Context::Sent | Context::Socket | Context::SoftIrq);
+    let came = matches!(context, Context::Network | Context::Sent);
     is(sleep_conversation::CONVERSATION_ASKED)
         || came && is(sleep_conversation::CONVERSATION_SILENT)
 }

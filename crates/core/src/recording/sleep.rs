@@ -330,8 +330,9 @@ impl Awaited {
 const FUTEX_WAIT: u32 = 0;
 const FUTEX_WAIT_BITSET: u32 = 9;
 const FUTEX_LOCKS: [u32; 2] = [6, 13];
-/// The operation without its flags, `FUTEX_PRIVATE_FLAG` and `FUTEX_CLOCK_REALTIME`.
+/// The operation without its flags, `FUTEX_PRIVATE_FLAG` and this one.
 const FUTEX_OPERATION: u32 = 0x7f;
+const FUTEX_CLOCK_REALTIME: u32 = 256;
 /// What a mutex of glibc holds while somebody waits for it; and so do those of most others, as of Rust's standard library,
 /// which waits with `FUTEX_WAIT_BITSET`.
 const CONTENDED: u32 = 2;
@@ -383,12 +384,14 @@ impl SleptOn {
     pub fn futex(wait: FutexWait, user: impl FnOnce() -> FutexUser) -> Self {
         let FutexWait { address, op, value, is_timed } = wait;
         let is_marked = value & WAITED_FOR != 0 && value & !WAITED_FOR != 0 && value != u32::MAX;
+        let has_clock = op & FUTEX_CLOCK_REALTIME != 0;
         let op = op & FUTEX_OPERATION;
         let (value, may_be_lock) = match (op, value) {
             (FUTEX_WAIT, CONTENDED) => (CONTENDED, true),
             (FUTEX_WAIT, _) if is_marked => (MARKED, true),
-            // A mutex of a runtime, or a read-write lock of glibc.
-            (FUTEX_WAIT_BITSET, CONTENDED | OTHER) => (value, !is_timed),
+            // A mutex of a runtime; a read-write lock of glibc, which has a clock.
+            (FUTEX_WAIT_BITSET, CONTENDED) => (CONTENDED, !is_timed),
+            (FUTEX_WAIT_BITSET, OTHER) => (OTHER, has_clock && !is_timed),
             _ => (value.min(OTHER), false),
         };
         Self::Futex { address, value, op, user: may_be_lock.then(user) }
@@ -452,7 +455,9 @@ mod tests {
         // A mutex of glibc, and a condition of musl.
         assert_eq!(of(PRIVATE, 2), [true, false, true, false]);
         // A mutex of Rust, and the two words of a read-write lock of glibc, which has a clock.
-        for (op, value) in [(BITSET, 2), (BITSET | 256, 2), (BITSET | 256, 3)] {
+        for (op, value) in
+            [(BITSET, 2), (BITSET | FUTEX_CLOCK_REALTIME, 2), (BITSET | FUTEX_CLOCK_REALTIME, 3)]
+        {
             assert_eq!(of(op, value), [false, false, true, false]);
         }
         // A mutex of musl; one that a thread owns; its allocator's; that of a stream.
@@ -469,7 +474,9 @@ mod tests {
     #[test]
     fn whose_code_waits_is_asked_only_where_it_matters() {
         let never = || panic!("it does not matter");
-        for (op, value, kept) in [(BITSET, 0, 0), (BITSET, 0x8000_0010, 3), (0, 0, 0), (0, 7, 3)] {
+        for (op, value, kept) in
+            [(BITSET, 0, 0), (BITSET, 3, 3), (BITSET, 0x8000_0010, 3), (0, 0, 0), (0, 7, 3)]
+        {
             let on = SleptOn::futex(wait(op, value), never);
             let op = op & FUTEX_OPERATION;
             assert_eq!(on, SleptOn::Futex { address: 64, value: kept, op, user: None });

@@ -10,7 +10,7 @@ use crate::view::SleepKey;
 /// Outside of a request it waits for something that it has not asked for. `asked` = it had asked the thread that ended the
 /// sleep; `None` = that is not known.
 pub(super) fn of(own: ProcId, key: &SleepKey, asked: Option<bool>) -> SleepKind {
-    if is_at_entry(&key.slept, asked) {
+    if !kind::is_for_child(own, &key.slept) && is_at_entry(&key.slept, asked) {
         return SleepKind::WaitsForWork;
     }
     match kind::of_chain(own, key) {
@@ -119,6 +119,11 @@ mod tests {
                 behind,
             };
             assert_eq!(kind::of(ProcId(1), &key), kind, "{key:?}");
+            // A child that it has started, and that ended, was given nothing to do by a fork.
+            let woken = WokenBy::Thread { proc: ProcId(2), call: "exit_group".into() };
+            let waits = slept("wait4", SleptOn::NotKnown, woken);
+            let key = SleepKey { slept: waits, behind: vec![], ..key };
+            assert_eq!(kind::of(ProcId(1), &key), WaitsForOthers, "{key:?}");
             let key = SleepKey { role: Role::NoEntry, ..key };
             assert_eq!(kind::of(ProcId(1), &key), SleepKind::NoEntry);
         }

@@ -80,9 +80,8 @@ const PATH_CALLS: &[&str] = &[
     "execve",
     "execveat",
 ];
-/// Calls that wait for a child process to end, and those with which it does.
+/// Calls that wait for a child process to end.
 pub(in crate::rules) const CHILDREN: &[&str] = &["wait4", "waitid"];
-const ENDS: &[&str] = &["exit", "exit_group"];
 /// Calls with which a process answers for a filesystem that it serves.
 const SERVES: &[&str] = &["write", "writev", "pwrite64", "pwritev", "splice", "io_uring_enter"];
 /// Calls that wait until the other end takes what was sent.
@@ -121,6 +120,9 @@ pub(in crate::rules) fn keeps_client_waiting(own: ProcId, key: &SleepKey) -> boo
 /// for what it waits for; timers; and where another thread ended it, what that one did, or waited for, meanwhile. The first thread of a chain of which it
 /// can be told decides: one that asked a peer waits for others, whatever that peer waits for.
 pub(super) fn of_chain(own: ProcId, key: &SleepKey) -> SleepKind {
+    if is_for_child(own, &key.slept) {
+        return of_child(key.behind.first());
+    }
     let mut of = (own, &key.slept);
     for (at, next) in key.behind.iter().enumerate() {
         let is_awaited = at > 0 && of.0 == own;
@@ -133,6 +135,14 @@ pub(super) fn of_chain(own: ProcId, key: &SleepKey) -> SleepKind {
         }
     }
     own_or_not_known(own, of.0, of_link(of, &[], false))
+}
+
+/// Of a wait for a child that ended: one that only lets time pass may be how its parent rests, as a script does.
+fn of_child(child: Option<&Awaited>) -> SleepKind {
+    match child.map(|it| &it.did) {
+        Some(Did::Slept(slept)) if naps(slept) => SleepKind::NotKnown,
+        _ => SleepKind::WaitsForOthers,
+    }
 }
 
 /// A timer of another process is none of its own: whether that one is at rest, or in the middle of an answer, is not known.
@@ -148,7 +158,6 @@ fn of_link((own, slept): (ProcId, &Slept), behind: &[Awaited], is_awaited: bool)
     let sleeps = |it: &Awaited| matches!(&it.did, Did::Slept(it) if it.state == SleepState::Asleep);
     let is_own = behind.first().is_some_and(|first| first.proc == own);
     match of_sleep(slept) {
-        SleepKind::NotKnown if is_for_child(own, slept) => SleepKind::WaitsForOthers,
         SleepKind::NotKnown
             if is_event_loop(slept) && is_own && (is_awaited || behind.iter().all(sleeps)) =>
         {
@@ -231,7 +240,8 @@ pub(in crate::rules) fn is_for_child(own: ProcId, slept: &Slept) -> bool {
     slept.state == SleepState::Asleep
         && CHILDREN.contains(&slept.call.as_str())
         && *proc != own
-        && ENDS.contains(&call.as_str())
+        // The last thread of a process that ends may be in any call, and is in none if a signal ended it.
+        && !SIGNALS.contains(&call.as_str())
 }
 
 /// Whether it waits until a connection is made.
@@ -403,7 +413,7 @@ mod tests {
         let by = |proc, call: &str| WokenBy::Thread { proc: ProcId(proc), call: call.into() };
         for (call, woken, kind) in [
             ("wait4", by(2, "exit_group"), WaitsForOthers),
-            ("waitid", by(2, "exit"), WaitsForOthers),
+            ("waitid", by(2, "futex"), WaitsForOthers),
             // Its own process ends; somebody sends a signal; and the child runs on.
             ("wait4", by(1, "exit_group"), NotKnown),
             ("waitid", by(2, "kill"), NotKnown),
@@ -411,6 +421,25 @@ mod tests {
         ] {
             let key = waits(slept(call, SleptOn::NotKnown, woken), vec![]);
             assert_eq!(of(ProcId(1), &key), kind, "{key:?}");
+        }
+        // What it did decides, if it did nothing but to sleep; of children of others nothing is known.
+        let child = |call: &str| {
+            let did = Did::Slept(slept(call, SleptOn::NotKnown, WokenBy::Timer));
+            vec![Awaited { proc: ProcId(2), thread: "sleep".into(), too: false, did }]
+        };
+        for (own, call, kind) in
+            [(1, "clock_nanosleep", NotKnown), (1, "read", WaitsForOthers), (3, "read", NotKnown)]
+        {
+            let waits_for = slept("wait4", SleptOn::NotKnown, by(2, "exit_group"));
+            let key = match own {
+                1 => waits(waits_for, child(call)),
+                _ => {
+                    let did = Did::Slept(waits_for);
+                    let shell = Awaited { proc: ProcId(1), thread: "sh".into(), too: false, did };
+                    waits(slept("read", SleptOn::Pipe, by(1, "write")), vec![shell])
+                }
+            };
+            assert_eq!(of(ProcId(own), &key), kind, "{key:?}");
         }
     }
 

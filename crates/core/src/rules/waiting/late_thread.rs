@@ -4,7 +4,7 @@
 
 use super::waits::{self, For, Reason, Sleep, Waits};
 use crate::finding::{Area, Finding, Fix, Question, Severity, SleepKind};
-use crate::recording::{ProcId, SleptOn, Source};
+use crate::recording::{ProcId, Slept, SleptOn, Source};
 use crate::rules::asleep::kind::{
     self, is_address_space, is_file_lock, is_kernel_lock, is_lock, keeps_client_waiting,
 };
@@ -44,14 +44,21 @@ fn is_late((id, key, _): &Sleep<'_>) -> bool {
     let own = key.behind.iter().all(|it| it.proc == *id);
     let late = own && matches!(reason, Reason::Queued | Reason::Throttled | Reason::BlockIo);
     (late || keeps_client_waiting(*id, key))
-        && !matches!(key.slept.on, SleptOn::Inet { .. } | SleptOn::Character { .. })
+        && !matches!(key.slept.on, SleptOn::Inet { .. })
+        && !writes_to_terminal(&key.slept)
+        && !kind::SENDS_MESSAGES.contains(&key.slept.call.as_str())
         && !kind::connects(&key.slept)
+        && !kind::is_for_child(*id, &key.slept)
         && !kind::is_of_served_file(&key.slept)
         && !is_lock(&key.slept)
         && !is_file_lock(&key.slept)
         && !is_address_space(*id, &key.slept)
         && !is_kernel_lock(&key.slept)
         && kind::of(*id, key) == SleepKind::WaitsForOthers
+}
+
+fn writes_to_terminal(slept: &Slept) -> bool {
+    slept.on == SleptOn::Character { terminal: true } && kind::sends(slept)
 }
 
 /// The process whose thread ended it, if that was waiting in the same way when it began, and was served first. Who is only told of

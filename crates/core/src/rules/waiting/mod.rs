@@ -2,6 +2,7 @@
 //! OFF: time lost off the CPU because threads wait for other threads and processes.
 
 mod chain_ends;
+mod children;
 mod file_lock;
 mod kernel_lock;
 mod late_thread;

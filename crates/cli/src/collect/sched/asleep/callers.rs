@@ -284,7 +284,9 @@ fn has_clock(sleep: &Sleep) -> bool {
 fn is_shared_lock(sleep: &Sleep) -> bool {
     const WAIT_BITSET: u64 = 9;
     const OPERATION: u64 = 127;
-    sleep.arguments[1] & OPERATION == WAIT_BITSET && matches!(sleep.arguments[2], 2 | 3)
+    has_clock(sleep)
+        && sleep.arguments[1] & OPERATION == WAIT_BITSET
+        && matches!(sleep.arguments[2], 2 | 3)
 }
 
 #[cfg(test)]
