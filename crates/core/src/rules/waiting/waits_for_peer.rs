@@ -86,7 +86,8 @@ fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
             "when its peers answer faster, or are asked less often, the waiting falls",
         )
     };
-    let mut finding = waits.finding(view, (&RULE, severity), ("waiting for answers", &behind));
+    let name = if for_children { "waiting for children" } else { "waiting for answers" };
+    let mut finding = waits.finding(view, (&RULE, severity), (name, &behind));
     let mut lines = peers::lines(view, &all, waits.ns);
     if given_up >= LEAST_TOLD {
         let note = format!("{} of it: a time was up before an answer came", units::share(given_up));
