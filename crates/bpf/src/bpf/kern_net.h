@@ -102,6 +102,14 @@ struct tcp_sock {
 	__u32 total_retrans;
 	__u32 lsndtime;  /* in jiffies: when something was sent last */
 	__u32 write_seq; /* number of the next byte that its process sends */
+	__u32 snd_una;   /* the first byte that was not confirmed */
+	__u32 snd_sml;   /* the last byte of the last segment that was not full */
+	__u32 mss_cache; /* bytes in a full segment */
+	__u32 snd_cwnd;  /* segments that may be on their way */
+	__u32 packets_out;
+	__u32 lost_out;    /* of these, taken for lost */
+	__u32 retrans_out; /* sent again, and not confirmed */
+	__u8 nonagle : 4;
 	/* What arrived, up to which number without a gap, and up to which its process has read. */
 	__u64 bytes_received;
 	__u32 rcv_nxt;

@@ -64,13 +64,18 @@ enum net_reader_state {
 	READER_QUEUED, /* it would run; a CPU limit may forbid it */
 	READER_ASLEEP, /* on something else than the event poll */
 	READER_NONE,   /* the entry is about a listening socket */
+	HELD_SMALL,    /* or about a connection that holds back what does not fill a segment */
+	HELD_CORKED,   /* likewise, because its program asked for that */
 };
 
 /*
  * A connection with something to read that its event poll has in its list of what is ready; or,
  * with READER_NONE, a listening socket: `waiting` connections wait to be accepted, of which the
- * first that has sent something has the other fields. The last one of an iteration is neither: it
- * has in `watched` how many connections event polls watch.
+ * first that has sent something has the other fields. With HELD_..., a connection that holds back
+ * `unread_bytes` of what its process has sent, `age_jiffies` after it sent something; `answers` and
+ * `sent` tell whether anything came or went since another look. The last one of an iteration is
+ * none of these: it has in `watched` how many connections event polls watch, and in `waiting` how
+ * many may hold something back.
  */
 struct net_unread {
 	struct net_ends ends;
@@ -81,6 +86,8 @@ struct net_unread {
 	__u32 watched;
 	__u32 room_bytes; /* that the other end may still send */
 	__u32 waiting;
+	__u32 answers; /* number of the next byte that the other end sends; 0 = it has sent none */
+	__u32 sent;    /* number of the next byte that this end sends */
 	__u32 pad;
 };
 
@@ -119,7 +126,7 @@ struct net_cpu {
 
 _Static_assert(sizeof(struct net_resent) == 104, "no hidden padding");
 _Static_assert(sizeof(struct net_sending) == 96, "no hidden padding");
-_Static_assert(sizeof(struct net_unread) == 96, "no hidden padding");
+_Static_assert(sizeof(struct net_unread) == 104, "no hidden padding");
 _Static_assert(sizeof(struct net_pair) == 40, "no hidden padding");
 _Static_assert(sizeof(struct net_cpu) == 64, "CPUs do not share cache lines");
 

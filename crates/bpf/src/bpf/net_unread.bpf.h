@@ -45,6 +45,7 @@ struct net_unread unread;
 __u64 cell_of_unread;
 __u64 last_poll;
 __u32 watched_so_far;
+__u32 may_hold_so_far;
 
 /* The entry of the event poll that watches the file of the socket; 0 = none does. */
 static __always_inline __u64 item_of(__u64 *cell, __u64 file, __u64 socket)
@@ -272,14 +273,17 @@ static __always_inline __u64 connection_of(__u64 *cell, __u64 socket)
 }
 
 #include "net_accept.bpf.h"
+#include "net_held_back.bpf.h"
 
 static __always_inline int sum_up(struct bpf_iter__task_file *ctx)
 {
 	unread.ends.sock = 0;
 	unread.watched = watched_so_far;
-	watched_so_far = 0;
+	unread.waiting = may_hold_so_far;
+	watched_so_far = may_hold_so_far = 0;
 	last_poll = 0;
 	bpf_seq_write(ctx->meta->seq, &unread, sizeof(unread));
+	unread.waiting = 0;
 	return 0;
 }
 
@@ -291,6 +295,7 @@ int on_unread(struct bpf_iter__task_file *ctx)
 	struct file *file = ctx->file;
 	__u64 *cell = &cell_of_unread, process, socket, sock, item, poll;
 	__u32 tgid;
+	bool may_hold;
 
 	if (!file || !task)
 		return sum_up(ctx);
@@ -301,6 +306,8 @@ int on_unread(struct bpf_iter__task_file *ctx)
 		return 0;
 	process = address_of(cell, task);
 	sock = connection_of(cell, socket);
+	may_hold = sock && tell_of_held_back(ctx, cell, sock);
+	may_hold_so_far += may_hold;
 	item = sock ? item_of(cell, address_of(cell, file), socket) : 0;
 	if (!item)
 		return 0;

@@ -10,7 +10,7 @@ mod unread;
 pub use other_ends::MOST_ASKED;
 pub use plan::NetPlan;
 pub use sending::Sending;
-pub use unread::{Listener, Reader, Unread, Waiting};
+pub use unread::{HeldBack, Listener, Reader, Unread, Waiting};
 
 pub(crate) use plan::{FILE_ITERATOR, NEEDED, OF_SENDING, OF_UNREAD};
 

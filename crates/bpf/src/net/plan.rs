@@ -42,7 +42,21 @@ pub(crate) const OF_SENDING: &[Fields] = &[
 
 /// The fields that it takes to see what waits to be read, besides those.
 pub(crate) const OF_UNREAD: &[Fields] = &[
-    ("tcp_sock", &["rcv_nxt", "copied_seq", "rcv_wnd", "rcv_wup"]),
+    ("tcp_sock", &["rcv_nxt", "copied_seq", "rcv_wnd", "rcv_wup", "bytes_received"]),
+    (
+        "tcp_sock",
+        &[
+            "nonagle",
+            "snd_una",
+            "snd_sml",
+            "packets_out",
+            "lost_out",
+            "retrans_out",
+            "snd_cwnd",
+            "mss_cache",
+            "lsndtime",
+        ],
+    ),
     ("inet_connection_sock", &["icsk_ack", "icsk_accept_queue"]),
     ("request_sock_queue", &["rskq_accept_head"]),
     ("request_sock", &["dl_next", "sk"]),

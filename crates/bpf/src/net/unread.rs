@@ -10,6 +10,10 @@ unsafe impl Plain for net_unread {}
 
 /// `READER_NONE`.
 const LISTENS: u32 = 4;
+/// `HELD_SMALL`.
+const HELD_SMALL: u32 = 5;
+/// `HELD_CORKED`.
+const HELD_CORKED: u32 = 6;
 
 /// What the thread did that fetches what an event poll has ready: `enum net_reader_state` in `net.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,12 +58,33 @@ pub struct Listener {
     pub age_ns: u64,
 }
 
+/// A connection that holds back what does not fill a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldBack {
+    /// Which connection.
+    pub ends: Ends,
+    /// Whether its program asked for that (`TCP_CORK`); if not, it waits until the segment before is confirmed.
+    pub corked: bool,
+    /// Bytes that are held back.
+    pub unsent_bytes: u32,
+    /// Time since it sent something last, to a jiffy.
+    pub age_ns: u64,
+    /// The other end has sent something since a look at which this was another number; `None` = it has sent nothing.
+    pub answers: Option<u32>,
+    /// This end has sent something since a look at which this was another number.
+    pub sent: u32,
+}
+
 /// A look at the connections of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unread {
     /// Number of connections that event polls watch.
     pub watched: u32,
-    /// Those of them that wait.
+    /// Number of connections that may hold something back.
+    pub may_hold: u32,
+    /// Those that do.
+    pub held_back: Vec<HeldBack>,
+    /// Those that are watched and wait.
     pub waiting: Vec<Waiting>,
     /// The sockets that listen.
     pub listeners: Vec<Listener>,
@@ -71,9 +96,11 @@ pub(super) fn decode(written: &[u8], ns_per_jiffy: u64) -> Unread {
     for it in written.chunks_exact(size_of::<net_unread>()) {
         let it: net_unread = from_bytes(it).expect("a chunk has the size of an entry");
         if it.ends.sock == 0 {
-            all.watched = it.watched;
+            (all.watched, all.may_hold) = (it.watched, it.waiting);
         } else if it.state == LISTENS {
             all.listeners.push(listener(&it, ns_per_jiffy));
+        } else if matches!(it.state, HELD_SMALL | HELD_CORKED) {
+            all.held_back.push(held_back(&it, ns_per_jiffy));
         } else {
             all.waiting.push(waiting(&it, ns_per_jiffy));
         }
@@ -92,6 +119,17 @@ fn listener(it: &net_unread, ns_per_jiffy: u64) -> Listener {
         waiting: it.waiting,
         asked_bytes: it.unread_bytes,
         age_ns: age_ns(it, ns_per_jiffy),
+    }
+}
+
+fn held_back(it: &net_unread, ns_per_jiffy: u64) -> HeldBack {
+    HeldBack {
+        ends: ends(&it.ends),
+        corked: it.state == HELD_CORKED,
+        unsent_bytes: it.unread_bytes,
+        age_ns: age_ns(it, ns_per_jiffy),
+        answers: Some(it.answers).filter(|&answers| answers != 0),
+        sent: it.sent,
     }
 }
 
@@ -126,11 +164,17 @@ mod tests {
             net_unread { unread_bytes: 9, age_jiffies: 3, state: 1, ..Default::default() };
         one.ends.sock = 7;
         one.reader = 42;
-        let end = net_unread { watched: 5, ..Default::default() };
+        let end = net_unread { watched: 5, waiting: 6, ..Default::default() };
         let mut queue = net_unread { state: LISTENS, waiting: 8, age_jiffies: 2, ..one };
         queue.unread_bytes = 30;
-        let all = decode(&[bytes(&one), bytes(&queue), bytes(&end)].concat(), 4_000_000);
-        assert_eq!((all.watched, all.waiting.len()), (5, 1));
+        let held = |state, answers| net_unread { state, answers, ..one };
+        let (small, corked) = (held(HELD_SMALL, 0), held(HELD_CORKED, 17));
+        let bytes_of_all = [one, queue, small, corked, end].map(|it| bytes(&it)).concat();
+        let all = decode(&bytes_of_all, 4_000_000);
+        assert_eq!((all.watched, all.may_hold, all.waiting.len()), (5, 6, 1));
+        let held: Vec<_> = all.held_back.iter().map(|it| (it.corked, it.answers)).collect();
+        assert_eq!(held, [(false, None), (true, Some(17))]);
+        assert_eq!((all.held_back[0].unsent_bytes, all.held_back[0].age_ns), (9, 12_000_000));
         let [it] = all.listeners.as_slice() else { panic!("{all:?}") };
         assert_eq!((it.waiting, it.asked_bytes, it.age_ns), (8, 30, 8_000_000));
         let it = all.waiting[0];

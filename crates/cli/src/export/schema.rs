@@ -214,10 +214,12 @@ const FLAGS: [&str; 15] = [
     "in_request",
 ];
 /// Columns that count things.
-const COUNTS: [&str; 63] = [
+const COUNTS: [&str; 65] = [
     "looks",
     "occupied_looks",
     "late_looks",
+    "held_looks",
+    "corked_looks",
     "samples",
     "bursts",
     "connections",
@@ -283,7 +285,7 @@ const COUNTS: [&str; 63] = [
 const PLAIN: [&str; 2] = ["nice", "weight"];
 
 /// Columns that hold something else than the other numbers of their table.
-pub(super) const OTHERWISE: [(&str, &str, Holds); 52] = [
+pub(super) const OTHERWISE: [(&str, &str, Holds); 54] = [
     ("interrupts", "longest_ns", Holds::Maximum),
     ("resent", "connections", Holds::Level),
     ("resent", "srtt_ns", Holds::Level),
@@ -299,6 +301,8 @@ pub(super) const OTHERWISE: [(&str, &str, Holds); 52] = [
     ("unread", "connections", Holds::Level),
     ("unread", "longest_ns", Holds::Maximum),
     ("unread", "waiting_bytes", Holds::Level),
+    ("held_back", "longest_ns", Holds::Maximum),
+    ("held_back", "most_bytes", Holds::Maximum),
     ("accept_queue", "inode", Holds::Fact),
     ("accept_queue", "most_waiting", Holds::Maximum),
     ("accept_queue", "longest_ns", Holds::Maximum),

@@ -48,8 +48,8 @@ pub(super) fn most_rows(table: &str) -> u64 {
         | "setting" => 200_000,
         // The longest window, of 24 hours, has ten bins of the host and ten of the target in a second.
         "tick" | "load_bin" => 2_000_000,
-        "process_tick" | "resent" | "sending" | "unread" | "accept_queue" | "datagrams"
-        | "netns" | "listener" | "wait_bin" | "sleep" | "reclaim" | "interrupts"
+        "process_tick" | "resent" | "sending" | "unread" | "accept_queue" | "held_back"
+        | "datagrams" | "netns" | "listener" | "wait_bin" | "sleep" | "reclaim" | "interrupts"
         | "memory_reading" | "memory_held" | "blame" | "long_wait" | "schedstat" | "io_tick"
         | "io_wait" | "io_blame" | "idle" | "device_tick" | "request_bin" | "cgroup_reading"
         | "psi_reading" | "cpu_reading" | "cpu_time" | "disk_reading" | "named_threads" => {

@@ -56,7 +56,8 @@ pub use host_facts::{HostFacts, MOST_FACT_BYTES};
 pub use interrupts::{InterruptContext, InterruptKind, InterruptTick};
 pub use long_wait::LongWait;
 pub use net::{
-    AcceptQueueTick, DatagramTick, ListenerTick, NetnsTick, ResentTick, SendingTick, UnreadTick,
+    AcceptQueueTick, DatagramTick, HeldBackTick, ListenerTick, NetnsTick, ResentTick, SendingTick,
+    UnreadTick,
 };
 pub use profile::{FRAME_END, KERNEL_MARK, ProfileRecord, ProfileSpan, ProfileStack, SleepStack};
 pub use reclaim::{MemoryBound, MemoryHeld, MemoryReading, ReclaimKind, ReclaimTick};
@@ -139,6 +140,8 @@ pub enum Record {
     /// Connections that waited to be accepted at a listening socket of the target, each second. Absent when there were none, or the
     /// target is the host.
     AcceptQueue(Box<AcceptQueueTick>),
+    /// What a connection of the target held back.
+    HeldBack(Box<HeldBackTick>),
     /// What a socket of UDP dropped, each second.
     Datagrams(Box<DatagramTick>),
     /// Requests for connections in a network namespace, each second.
@@ -207,6 +210,7 @@ impl Record {
             Self::Sending(it) => &**it,
             Self::Unread(it) => &**it,
             Self::AcceptQueue(it) => &**it,
+            Self::HeldBack(it) => &**it,
             Self::Datagrams(it) => &**it,
             Self::Netns(it) => &**it,
             Self::Listener(it) => &**it,

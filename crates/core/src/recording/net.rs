@@ -169,6 +169,38 @@ pub struct AcceptQueueTick {
 
 observed! { it: AcceptQueueTick over t0_ns..t1_ns, from Source::Unread; to it.proc }
 
+/// What a connection of the target held back, at looks some ten times a second (BPF network probe, over the files of the target's
+/// processes): the end of what its program sent, which does not fill a segment, waited until the segment before was confirmed,
+/// or because the program asked for that. Connections on which it goes on to send without an answer do not count. Each look
+/// stands for the time since the one before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldBackTick {
+    /// Start.
+    pub t0_ns: u64,
+    /// End.
+    pub t1_ns: u64,
+    /// A process that has the socket open; a record always has it.
+    pub proc: Option<ProcId>,
+    /// Own address and port.
+    pub local: String,
+    /// Address and port of the other end.
+    pub remote: String,
+    /// Number of looks.
+    pub looks: u64,
+    /// Number of those at which something was held back.
+    pub held_looks: u64,
+    /// Of these: because the program asked for that (`TCP_CORK`).
+    pub corked_looks: u64,
+    /// The time in which something was held back.
+    pub held_ns: u64,
+    /// The longest time since the segment before was sent, when something was found to be held back.
+    pub longest_ns: u64,
+    /// Most bytes that were held back at a look.
+    pub most_bytes: u64,
+}
+
+observed! { it: HeldBackTick over t0_ns..t1_ns, from Source::Unread; to it.proc }
+
 /// Datagrams that a socket of UDP dropped in a second, because its receive buffer was full or for lack of memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatagramTick {

@@ -4,9 +4,9 @@
 
 use super::{
     AcceptQueueTick, BlameTick, BlockRecord, CpuCheckRecord, DatagramTick, DeviceBin, DiskCounters,
-    IdleTick, LoadBin, LongWait, NamedThreads, ObserverTick, PairRound, ProcessTick, ProfileRecord,
-    Record, ResentTick, Run, SchedstatTick, SendingTick, SyscallFile, SyscallRecord, SyscallSpan,
-    SyscallTotal, UnreadTick, WaitHist,
+    HeldBackTick, IdleTick, LoadBin, LongWait, NamedThreads, ObserverTick, PairRound, ProcessTick,
+    ProfileRecord, Record, ResentTick, Run, SchedstatTick, SendingTick, SyscallFile, SyscallRecord,
+    SyscallSpan, SyscallTotal, UnreadTick, WaitHist,
 };
 
 /// What all amounts of a recording may come to, whatever their unit. A fourth of what 64 bits hold: sums in which an
@@ -129,6 +129,11 @@ fn accept_queue(it: &AcceptQueueTick) -> u64 {
     sum([looks, late_looks, waiting_ns, late_ns, most_waiting, it.longest_ns])
 }
 
+fn held_back(it: &HeldBackTick) -> u64 {
+    let HeldBackTick { looks, held_looks, corked_looks, held_ns, longest_ns, .. } = *it;
+    sum([looks, held_looks, corked_looks, held_ns, longest_ns, it.most_bytes])
+}
+
 fn resent(it: &ResentTick) -> u64 {
     let ResentTick { connections, times, dropped_here, requests, timeouts, probes, .. } = *it;
     let ResentTick { timeout_ns, recoveries, recovery_ns, rto_ns, segments, .. } = *it;
@@ -174,6 +179,7 @@ fn amount(record: &Record) -> u64 {
         Record::Sending(it) => sending(it),
         Record::Unread(it) => unread(it),
         Record::AcceptQueue(it) => accept_queue(it),
+        Record::HeldBack(it) => held_back(it),
         Record::Datagrams(it) => datagrams(it),
         Record::Netns(it) => sum([it.opened, it.overflows, it.drops]),
         Record::Listener(it) => {

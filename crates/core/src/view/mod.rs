@@ -32,8 +32,8 @@ pub use interrupts::{BURST_PAUSE_NS, InterruptKey, InterruptSource, InterruptVie
 pub use limits::ProcessLimit;
 pub use longest_wait::WholeWait;
 pub use net::{
-    AcceptQueue, Connection, Connections, Datagrams, Listener, NetKey, NetView, NetnsTotals,
-    Sender, Unread,
+    AcceptQueue, Connection, Connections, Datagrams, HeldBack, Listener, NetKey, NetView,
+    NetnsTotals, Sender, Unread,
 };
 pub use over_time::{Heat, OverTime};
 pub use plots::{DevicePlot, LoadPlot, Plots, ThreadPlot};
@@ -153,6 +153,7 @@ impl Fold {
             Record::Sending(tick) => view.net.sending(tick),
             Record::Unread(tick) => view.net.unread(tick),
             Record::AcceptQueue(tick) => view.net.accept_queue(tick),
+            Record::HeldBack(tick) => view.net.holds_back(tick),
             Record::Datagrams(tick) => view.net.datagrams(tick),
             Record::Netns(tick) => view.net.netns(tick),
             Record::Listener(tick) => view.net.listener(tick),

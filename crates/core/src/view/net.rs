@@ -2,8 +2,8 @@
 //! What the network lost, by connection and socket.
 
 use crate::recording::{
-    AcceptQueueTick, DatagramTick, ListenerTick, NetnsTick, ProcId, ResentTick, SendingTick,
-    UnreadTick,
+    AcceptQueueTick, DatagramTick, HeldBackTick, ListenerTick, NetnsTick, ProcId, ResentTick,
+    SendingTick, UnreadTick,
 };
 use std::collections::BTreeMap;
 
@@ -202,6 +202,33 @@ impl AcceptQueue {
     }
 }
 
+/// What a connection held back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeldBack {
+    /// The sums of its ticks; of levels the most.
+    pub sum: HeldBackTick,
+}
+
+impl HeldBack {
+    fn push(&mut self, tick: &HeldBackTick) {
+        let sum = &mut self.sum;
+        if sum.looks == 0 {
+            (sum.t0_ns, sum.proc) = (tick.t0_ns, tick.proc);
+        }
+        sum.t1_ns = tick.t1_ns;
+        for (to, more) in [
+            (&mut sum.looks, tick.looks),
+            (&mut sum.held_looks, tick.held_looks),
+            (&mut sum.corked_looks, tick.corked_looks),
+            (&mut sum.held_ns, tick.held_ns),
+        ] {
+            *to = to.saturating_add(more);
+        }
+        sum.longest_ns = sum.longest_ns.max(tick.longest_ns);
+        sum.most_bytes = sum.most_bytes.max(tick.most_bytes);
+    }
+}
+
 /// What a socket of UDP dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Datagrams {
@@ -253,6 +280,7 @@ pub struct NetView {
     senders: BTreeMap<NetKey, Sender>,
     unread: BTreeMap<NetKey, Vec<Unread>>,
     accept_queues: BTreeMap<NetKey, Vec<AcceptQueue>>,
+    held_back: BTreeMap<NetKey, HeldBack>,
     datagrams: BTreeMap<NetKey, Datagrams>,
     listeners: BTreeMap<NetKey, Listener>,
     namespaces: BTreeMap<u32, NetnsTotals>,
@@ -306,6 +334,12 @@ impl NetView {
             queues.len() - 1
         });
         queues[at].push(tick);
+    }
+
+    pub(super) fn holds_back(&mut self, tick: &HeldBackTick) {
+        let (local, remote) = (tick.local.clone(), tick.remote.clone());
+        let key = NetKey { proc: tick.proc, netns: None, local, remote };
+        entry(&mut self.held_back, key).push(tick);
     }
 
     pub(super) fn datagrams(&mut self, tick: &DatagramTick) {
@@ -374,6 +408,12 @@ impl NetView {
     #[must_use]
     pub fn accept_queues(&self) -> &BTreeMap<NetKey, Vec<AcceptQueue>> {
         &self.accept_queues
+    }
+
+    /// The connections that held something back.
+    #[must_use]
+    pub fn held_back(&self) -> &BTreeMap<NetKey, HeldBack> {
+        &self.held_back
     }
 
     /// What waited to be read, by process, for each thread that should have read it.

@@ -5,6 +5,7 @@
 
 mod accept_queue;
 mod connections;
+mod held_back;
 mod other_ends;
 mod owners;
 mod sending;
@@ -33,7 +34,7 @@ const GAIN: &str =
 
 const GAIN_OF_SENDERS: &str = "the probe tells whose slow reading, or which small buffer, holds up what connections have to send";
 
-const GAIN_OF_UNREAD: &str = "the probe tells what others have sent that waits for a reader that is occupied, or to be accepted";
+const GAIN_OF_UNREAD: &str = "the probe tells what others have sent that waits for a reader that is occupied, or to be accepted, and what connections hold back";
 
 pub(crate) struct NetCollector {
     probe: Result<NetProbe, State>,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What connections of the target have received that nobody reads, and which wait to be accepted. Looked at at each beat, less
-//! often where that takes long.
+//! What connections of the target have received that nobody reads, which wait to be accepted, and which hold back what they have to send.
+//! Looked at at each beat, less often where that takes long.
 
 use super::super::{Context, Emit};
 use super::accept_queue::AcceptQueues;
+use super::held_back::HeldBacks;
 use crate::clock::thread_cpu_time_ns;
 use deburr_bpf::net::{self, NetProbe, Reader, Waiting};
 use deburr_core::recording::{ProcId, Record, UnreadTick};
@@ -26,9 +27,10 @@ pub(super) struct Unread {
     /// What waited since the last records, by process and by the thread that should have read it.
     late: BTreeMap<(ProcId, Option<u32>), UnreadTick>,
     accept_queues: AcceptQueues,
+    held_backs: HeldBacks,
     /// Looks since the last records.
     looks: u64,
-    /// Processes none of whose connections an event poll watched, and whose listening sockets, if any, others have, too: they are looked
+    /// Processes none of whose connections an event poll watched or may hold something back, and whose listening sockets, if any, others have, too: they are looked
     /// at once a second only.
     without: HashSet<ProcId>,
     /// These are due as well.
@@ -79,7 +81,7 @@ impl Unread {
             };
             // Not all: a look must see each socket.
             let known = unread.listeners.iter().all(|it| !listeners.insert(it.ends.sock));
-            if unread.watched == 0 && known {
+            if unread.watched + unread.may_hold == 0 && known {
                 self.without.insert(proc);
             }
             found.push((proc, unread));
@@ -97,6 +99,7 @@ impl Unread {
         }
         self.looks += 1;
         self.accept_queues.found(&all, span_ns, ns_per_jiffy);
+        self.held_backs.found(&all, (t_ns, span_ns), ns_per_jiffy);
         // Processes may share a socket: it is told of the one whose thread reads it, if that is known.
         let rows = all.iter().flat_map(|(_, unread)| &unread.waiting);
         let known: HashSet<u64> =
@@ -133,8 +136,12 @@ impl Unread {
         for tick in all {
             emit(Record::Unread(Box::new(UnreadTick { t0_ns, t1_ns, looks, ..tick })));
         }
-        if self.accept_queues.second((t0_ns, t1_ns), looks, emit) {
+        if self.accept_queues.second((t0_ns, t1_ns), looks, &mut *emit) {
             self.gaps.insert("connections wait at more sockets of the target than are recorded");
+        }
+        if self.held_backs.second((t0_ns, t1_ns), looks, emit) {
+            self.gaps
+                .insert("more connections of the target hold something back than are recorded");
         }
     }
 }

@@ -532,6 +532,7 @@ tables! {
         | Record::Sending(_)
         | Record::Unread(_)
         | Record::AcceptQueue(_)
+        | Record::HeldBack(_)
         | Record::Datagrams(_)
         | Record::Netns(_)
         | Record::Listener(_)) => net::row(of_network),

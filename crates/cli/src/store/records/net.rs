@@ -4,8 +4,8 @@
 use super::host;
 use crate::store::table::{Presence, tables};
 use deburr_core::recording::{
-    AcceptQueueTick, DatagramTick, ListenerTick, NetnsTick, Record, ResentTick, SendingTick,
-    UnreadTick,
+    AcceptQueueTick, DatagramTick, HeldBackTick, ListenerTick, NetnsTick, Record, ResentTick,
+    SendingTick, UnreadTick,
 };
 use std::convert::identity;
 
@@ -144,6 +144,29 @@ tables! {
         most_waiting,
         /// the longest time for which one was found to have waited
         longest_ns,
+    }
+    /// What connections of the target held back, at looks some ten times a second (BPF network probe): the end of what the program sent, which
+    /// does not fill a segment, on connections on which the other end answers. Each look stands for the time since the one before. No row if there was nothing,
+    /// and none if the target is the host. A recording of version 2 may lack the table, which was added later.
+    "held_back" over tick => HeldBack(HeldBackTick) {
+        /// a process that has the socket open
+        proc,
+        /// own address and port
+        local,
+        /// address and port of the other end
+        remote,
+        /// number of looks
+        looks,
+        /// number of those at which something was held back
+        held_looks,
+        /// of these, because the program asked for that (`TCP_CORK`)
+        corked_looks,
+        /// the time in which something was held back
+        held_ns,
+        /// the longest time since the segment before was sent, when something was found to be held back
+        longest_ns,
+        /// most bytes that were held back at a look
+        most_bytes,
     }
     /// Datagrams that a socket of UDP dropped (`drops` of `/proc/PID/net/udp` and `udp6`). No row if it dropped none. A
     /// recording of version 2 may lack the table, which was added later.

@@ -3,7 +3,9 @@
 
 use super::amounts::fits;
 use super::{Faults, Invariant};
-use crate::recording::{AcceptQueueTick, Record, ResentTick, SendingTick, UnreadTick};
+use crate::recording::{
+    AcceptQueueTick, HeldBackTick, Record, ResentTick, SendingTick, UnreadTick,
+};
 
 pub(super) const PARTS: Invariant =
     "what timers and probes sent again is part of what was sent again";
@@ -18,12 +20,16 @@ pub(super) const LATE: Invariant = "what waits to be read does so on connections
 pub(super) const ACCEPTED_LATE: Invariant =
     "connections wait to be accepted at looks, and no longer than the tick lasts";
 
+pub(super) const HELD_BACK: Invariant =
+    "connections hold something back at looks, and no longer than the tick lasts";
+
 pub(super) fn check(record: &Record, faults: &mut Faults) {
     match record {
         Record::Resent(it) => resent(it, faults),
         Record::Sending(it) => sending(it, faults),
         Record::Unread(it) => unread(it, faults),
         Record::AcceptQueue(it) => accept_queue(it, faults),
+        Record::HeldBack(it) => held_back(it, faults),
         _ => {}
     }
 }
@@ -56,6 +62,16 @@ fn accept_queue(it: &AcceptQueueTick, faults: &mut Faults) {
         && it.waiting_ns <= it.late_ns.saturating_mul(it.most_waiting);
     faults.unless(holds, ACCEPTED_LATE, || {
         format!("{} ns of {} ns in {length_ns} ns", it.late_ns, it.waiting_ns)
+    });
+}
+
+fn held_back(it: &HeldBackTick, faults: &mut Faults) {
+    let length_ns = it.t1_ns.saturating_sub(it.t0_ns);
+    let holds = fits(it.held_ns, length_ns)
+        && it.held_looks <= it.looks
+        && it.corked_looks <= it.held_looks;
+    faults.unless(holds, HELD_BACK, || {
+        format!("{} ns at {} of {} looks in {length_ns} ns", it.held_ns, it.held_looks, it.looks)
     });
 }
 

@@ -3,8 +3,8 @@
 use super::tests::{good, violated_by};
 use super::*;
 use crate::recording::{
-    AcceptQueueTick, Meta, ProcId, ResentTick, SendingTick, SleepState, SleepTick, SleptOn,
-    TargetSpec, ThreadLedger, ThreadStates, UnreadTick, WaitBin, WaitHist, WokenBy,
+    AcceptQueueTick, HeldBackTick, Meta, ProcId, ResentTick, SendingTick, SleepState, SleepTick,
+    SleptOn, TargetSpec, ThreadLedger, ThreadStates, UnreadTick, WaitBin, WaitHist, WokenBy,
 };
 
 /// Bins of 100 ms with a wait of that length each.
@@ -139,6 +139,24 @@ fn what_waits_to_be_read_does_so_within_the_tick() {
     assert_eq!(of(1_600_000_001, 800_000_000, 0, 0), [net::LATE]);
     assert_eq!(of(700_000_000, 800_000_000, 0, 0), [net::LATE]);
     assert_eq!(of(1_100_000_000, 1_100_000_000, 0, 0), [net::LATE]);
+}
+
+#[test]
+fn connections_hold_something_back_within_the_tick() {
+    let of = |held_ns, held_looks, corked_looks| {
+        violated_by(Record::HeldBack(Box::new(HeldBackTick {
+            t1_ns: 1_000_000_000,
+            looks: 10,
+            held_looks,
+            corked_looks,
+            held_ns,
+            ..HeldBackTick::default()
+        })))
+    };
+    assert_eq!(of(800_000_000, 8, 8), [] as [&str; 0]);
+    assert_eq!(of(1_100_000_000, 8, 8), [net::HELD_BACK]);
+    assert_eq!(of(800_000_000, 11, 8), [net::HELD_BACK]);
+    assert_eq!(of(800_000_000, 8, 9), [net::HELD_BACK]);
 }
 
 #[test]

@@ -72,7 +72,9 @@ fn loss(finding: &Finding) -> String {
         Area::Block => "in which it wanted a CPU or the disk",
         Area::Memory => "in which it wanted a CPU or memory",
         // Of its many connections one is enough.
-        Area::Network if matches!(finding.code.as_str(), "NET005" | "NET006") => "in the window",
+        Area::Network if matches!(finding.code.as_str(), "NET005" | "NET006" | "NET007") => {
+            "in the window"
+        }
         Area::Network => "that these connections had in the window",
         Area::Syscalls => "in which it wanted a CPU or was in these calls",
         Area::Waiting => "in which it wanted a CPU or waited so",

@@ -84,6 +84,27 @@ const PATH_CALLS: &[&str] = &[
 pub(in crate::rules) const CHILDREN: &[&str] = &["wait4", "waitid"];
 /// Calls with which a process answers for a filesystem that it serves.
 const SERVES: &[&str] = &["write", "writev", "pwrite64", "pwritev", "splice", "io_uring_enter"];
+/// Calls that supervisors let others make, or make for them (seccomp), and how they answer. Opens may wait for a device.
+const SUPERVISED: &[&str] = &[
+    "mkdir",
+    "mkdirat",
+    "mknod",
+    "mknodat",
+    "mount",
+    "umount2",
+    "chown",
+    "lchown",
+    "fchownat",
+    "setxattr",
+    "lsetxattr",
+    "fsetxattr",
+    "unlink",
+    "unlinkat",
+    "rename",
+    "renameat",
+    "renameat2",
+];
+const SUPERVISES: &str = "ioctl";
 /// Calls that wait until the other end takes what was sent.
 const SENDS: &[&str] = &[
     "write", "writev", "pwritev", "pwritev2", "sendto", "sendmsg", "sendmmsg", "sendfile", "splice",
@@ -93,6 +114,8 @@ pub(in crate::rules) const SENDS_MESSAGES: &[&str] = &["mq_timedsend", "msgsnd"]
 /// Calls that send a signal.
 pub(in crate::rules) const SIGNALS: &[&str] =
     &["kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal"];
+/// What a thread is in that touches memory.
+const PAGE_FAULT: &str = "(page fault)";
 /// Calls that wait for a lock of a file.
 const FILE_LOCKS: &[&str] = &["flock", "fcntl"];
 
@@ -212,6 +235,11 @@ pub(in crate::rules) fn is_answer(slept: &Slept) -> bool {
     connection && !sends(slept)
 }
 
+/// Whether it is a call that does something with a path, or gives a file back.
+pub(in crate::rules) fn is_of_path(call: &str) -> bool {
+    PATH_CALLS.contains(&call)
+}
+
 /// Whether it waits for a process that serves a filesystem: on a file of one, or in a call with a path.
 pub(in crate::rules) fn is_of_served_file(slept: &Slept) -> bool {
     let call = slept.call.as_str();
@@ -225,9 +253,11 @@ pub(in crate::rules) fn is_of_served_file(slept: &Slept) -> bool {
                 && !TIMED.contains(&call)
         }
         SleptOn::NotKnown => {
-            let answers = |by: &str| SERVES.contains(&by);
+            let answers = |by: &str| match by {
+                SUPERVISES => SUPERVISED.contains(&call),
+                by => SERVES.contains(&by) && is_of_path(call),
+            };
             slept.state == SleepState::Asleep
-                && PATH_CALLS.contains(&call)
                 && matches!(&slept.woken, WokenBy::Thread { call, .. } if answers(call))
         }
         _ => false,
@@ -282,7 +312,8 @@ pub(super) fn of_sleep(slept: &Slept) -> SleepKind {
     if slept.woken.is_timer() && TIMED.contains(&call) && !is_for_answer(&slept.on) {
         return OwnTimer;
     }
-    if SENDS_MESSAGES.contains(&call) {
+    // A page that a process fills in (userfaultfd), or a filesystem that one serves.
+    if SENDS_MESSAGES.contains(&call) || call == PAGE_FAULT {
         return WaitsForOthers;
     }
     let sends = sends(slept);
@@ -392,6 +423,12 @@ mod tests {
             ("openat", SleptOn::NotKnown, by_thread("openat"), NotKnown),
             ("openat", SleptOn::NotKnown, WokenBy::NotYet, NotKnown),
             ("close", SleptOn::NotKnown, by.clone(), NotKnown),
+            // Supervised by a process (seccomp); and memory that one fills in.
+            ("mkdir", SleptOn::NotKnown, by_thread("ioctl"), WaitsForOthers),
+            ("mount", SleptOn::NotKnown, by_thread("ioctl"), WaitsForOthers),
+            // Of a terminal, whose line is up now.
+            ("openat", SleptOn::NotKnown, by_thread("ioctl"), NotKnown),
+            ("(page fault)", SleptOn::NotKnown, by_thread("ioctl"), WaitsForOthers),
             ("mq_timedsend", SleptOn::NotKnown, by.clone(), WaitsForOthers),
             ("mq_timedsend", SleptOn::NotKnown, WokenBy::Timer, WaitsForOthers),
             // Of files that the kernel has, some are read by whoever waits for the next line of a log.

@@ -2,6 +2,8 @@
 //! NET: time and data that the network, or a queue of a socket, loses.
 
 mod accept_queue;
+mod held_back;
+pub(super) mod holding;
 mod late_reader;
 mod listen_queue;
 mod receive_buffer;
@@ -19,4 +21,5 @@ pub(super) const RULES: &[&Rule] = &[
     &send_limited::RULE,
     &late_reader::RULE,
     &accept_queue::RULE,
+    &held_back::RULE,
 ];

@@ -10,6 +10,7 @@ mod commands;
 mod decoys;
 mod disks;
 mod fixtures;
+mod held_in_kernel;
 mod host_sleeps;
 mod hosts;
 mod in_request;

@@ -5,8 +5,8 @@ use super::scenes::{healthy, no_bpf};
 use super::{codes, judged};
 use crate::finding::{EntityKind, Severity};
 use crate::recording::{
-    AcceptQueueTick, Coverage, DatagramTick, ListenerTick, NetnsTick, ProcId, Record, ResentTick,
-    SendingTick, Source, State, UnreadTick,
+    AcceptQueueTick, Coverage, DatagramTick, HeldBackTick, ListenerTick, NetnsTick, ProcId, Record,
+    ResentTick, SendingTick, Source, State, UnreadTick,
 };
 use crate::testkit::{MS, ProcessActivity, S, Scene};
 
@@ -158,6 +158,23 @@ fn accept_queue(proc: ProcId, late_ms: u64) -> Record {
     }))
 }
 
+/// A connection that held something back in so many milliseconds of ten seconds.
+fn held_back(proc: ProcId, held_ms: u64) -> Record {
+    Record::HeldBack(Box::new(HeldBackTick {
+        t0_ns: 0,
+        t1_ns: 10 * S,
+        proc: Some(proc),
+        local: "10.0.0.1:40100".into(),
+        remote: "10.0.0.2:6379".into(),
+        looks: 100,
+        held_looks: held_ms / 100,
+        corked_looks: 0,
+        held_ns: held_ms * MS,
+        longest_ns: 39 * MS,
+        most_bytes: 200,
+    }))
+}
+
 pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
     let (mut scene, api, _) = service();
     match (code, kind) {
@@ -172,12 +189,14 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
         ("NET005", "quiet") => scene.push(unread(api, (100, 1900, 0))),
         ("NET006", "fires") => scene.push(accept_queue(api, 9900)),
         ("NET006", "quiet") => scene.push(accept_queue(api, 100)),
+        ("NET007", "fires") => scene.push(held_back(api, 9200)),
+        ("NET007", "quiet") => scene.push(held_back(api, 100)),
         (_, "quiet") => return Some(healthy()),
         ("NET001", "nodata") => return Some(no_bpf()),
         ("NET004", "nodata") => {
             scene.without(Source::Connections, "this kernel has no iterator over files", "")
         }
-        ("NET005" | "NET006", "nodata") => {
+        ("NET005" | "NET006" | "NET007", "nodata") => {
             scene.without(Source::Unread, "this kernel has no iterator over files", "")
         }
         (_, "nodata") => {
@@ -356,6 +375,66 @@ fn a_client_that_waits_now_and_then_to_be_accepted_is_no_queue() {
         Record::AcceptQueue(it)
     };
     assert_eq!(severity("NET006", (1..9).map(other)), None);
+}
+
+#[test]
+fn what_is_held_back_now_and_then_is_no_loss() {
+    let of = |held_ms| severity("NET007", [held_back(ProcId(1), held_ms)]);
+    // Less than five looks.
+    assert_eq!([of(400), of(500), of(1000)], [None, Some(Severity::Medium), Some(Severity::High)]);
+    // Connections are not added up.
+    let other = |n: u64| {
+        let Record::HeldBack(mut it) = held_back(ProcId(1), 190) else { unreachable!() };
+        (it.held_looks, it.local) = (9, format!("10.0.0.1:{n}"));
+        Record::HeldBack(it)
+    };
+    assert_eq!(severity("NET007", (1..9).map(other)), None);
+}
+
+#[test]
+fn who_asks_for_a_cork_hears_of_it() {
+    let title = |corked_looks| {
+        let Record::HeldBack(mut it) = held_back(ProcId(1), 9200) else { unreachable!() };
+        it.corked_looks = corked_looks;
+        let (mut scene, ..) = service();
+        scene.push(Record::HeldBack(it));
+        let report = judged(&scene);
+        report.findings.iter().find(|it| it.code == "NET007").unwrap().title.clone()
+    };
+    assert!(title(92).contains("TCP_CORK"), "{}", title(92));
+    assert!(title(40).contains("until the other end acknowledges"), "{}", title(40));
+}
+
+/// Of two services that wait as long for answers, one asks late.
+#[test]
+fn who_holds_back_what_it_asks_does_not_wait_for_its_peer() {
+    // The connections that held something back, to which address, and how long.
+    let told = |connections: &[(&str, u64)]| {
+        let mut scene = super::waiting::asks();
+        for (n, (remote, held_ms)) in connections.iter().enumerate() {
+            let Record::HeldBack(mut it) = held_back(ProcId(1), *held_ms) else { unreachable!() };
+            (it.local, it.remote) = (format!("10.0.0.1:{n}"), (*remote).into());
+            scene.push(Record::HeldBack(it));
+        }
+        let report = judged(&scene);
+        let it = report.findings.iter().find(|it| it.code == "OFF002").unwrap();
+        let is_remark = it.severity == Severity::Info;
+        assert_eq!(
+            it.title.contains("holds back what it asks (NET007)"),
+            is_remark,
+            "{}",
+            it.title
+        );
+        assert_eq!(it.fix[0].action.contains("in one call"), is_remark, "{:?}", it.fix);
+        assert_eq!(it.causes.is_empty(), is_remark, "{:?}", it.causes);
+        (is_remark, it.evidence.iter().any(|line| line.name == "not asked yet"))
+    };
+    const PEER: &str = "10.0.0.7:5432";
+    assert_eq!(told(&[(PEER, 10_000), (PEER, 9_000)]), (true, true));
+    // Half of the time is the peer's; another address; and of no connection NET007 says anything.
+    assert_eq!(told(&[(PEER, 4000)]), (false, true));
+    assert_eq!(told(&[("10.0.0.8:5432", 10_000)]), (false, false));
+    assert_eq!(told(&[(PEER, 400); 40]), (false, false));
 }
 
 /// Clients that read slowly, as a download over a phone does: whose fault a full window is decides.

@@ -63,13 +63,14 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
             scene.without(Source::Observer, "no reading of `/proc/self/stat`", "");
             scene
         }
-        ("NET001" | "NET002" | "NET003" | "NET004" | "NET005" | "NET006", kind) => {
+        ("NET001" | "NET002" | "NET003" | "NET004" | "NET005" | "NET006" | "NET007", kind) => {
             network::scene(code, kind)?
         }
         ("SCH004", kind) => runtimes::scene(kind)?,
         ("SCH005", kind) => stopped::scene(kind)?,
         (
-            "OFF001" | "OFF002" | "OFF003" | "OFF004" | "OFF005" | "OFF006" | "OFF007" | "OFF008",
+            "OFF001" | "OFF002" | "OFF003" | "OFF004" | "OFF005" | "OFF006" | "OFF007" | "OFF008"
+            | "OFF009",
             kind,
         ) => waiting::scene(code, kind)?,
         ("SYS001" | "SYS002", kind) => syscalls::scene(code, kind)?,

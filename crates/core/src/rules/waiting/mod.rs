@@ -4,6 +4,8 @@
 mod chain_ends;
 mod children;
 mod file_lock;
+mod held_in_kernel;
+mod holder;
 mod kernel_lock;
 mod late_thread;
 mod lock_wait;
@@ -26,4 +28,5 @@ pub(super) const RULES: &[&Rule] = &[
     &peer_does_not_read::RULE,
     &file_lock::RULE,
     &pool_exhausted::RULE,
+    &held_in_kernel::RULE,
 ];

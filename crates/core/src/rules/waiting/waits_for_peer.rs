@@ -4,12 +4,14 @@
 use super::waits::{self, For, Sleep, Waits};
 use super::{children, peers};
 use crate::finding::{Area, Finding, Fix, Question, Severity, SleepKind, Unit};
-use crate::recording::{Slept, SleptOn, Source, WokenBy};
+use crate::recording::{ProcId, Slept, SleptOn, Source, WokenBy};
 use crate::rules::asleep::kind;
+use crate::rules::network::holding;
 use crate::rules::words::{self, evidence, group_name, ticked};
 use crate::rules::{Check, Rule, Status, Verdict, severity};
 use crate::text::units;
 use crate::view::View;
+use std::collections::BTreeMap;
 
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "OFF002",
@@ -61,8 +63,12 @@ fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
     let most = peers::most(&all, waits.ns);
     let given_up_ns = given_up_ns(waits);
     let given_up = given_up_ns as f64 / waits.ns.max(1) as f64;
+    let (held_back_ns, is_corked) = held_back_ns(view, waits);
+    let held_back = held_back_ns as f64 / waits.ns.max(1) as f64;
     let for_children = children::are_most(waits);
+    let is_held_back = held_back >= 0.5 && !for_children;
     let does = match given_up >= 0.5 {
+        _ if is_held_back => ", to which its own end holds back what it asks (NET007)",
         true => " that do not come in time",
         false => behind.reason.of_peer(),
     };
@@ -81,9 +87,19 @@ fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
         let is_of_names = most.is_some_and(|peer| peer.ends_with(NAMES)) && given_up >= LEAST_TOLD;
         (
             format!("for answers of {whom}"),
-            severity,
-            fixes(peers::look(view, waits, "answers"), is_of_names),
-            "when its peers answer faster, or are asked less often, the waiting falls",
+            match is_held_back {
+                true if is_corked => severity.min(Severity::Medium),
+                true => Severity::Info,
+                false => severity,
+            },
+            match is_held_back {
+                true => holding::fixes(is_corked),
+                false => fixes(peers::look(view, waits, "answers"), is_of_names),
+            },
+            match is_held_back {
+                true => "with that changed, the waiting falls by what was held back",
+                false => "when its peers answer faster, or are asked less often, the waiting falls",
+            },
         )
     };
     let name = if for_children { "waiting for children" } else { "waiting for answers" };
@@ -94,7 +110,19 @@ fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
         let (name, label) = ("no answer", Source::Sched.label());
         lines.push(evidence(view, name, given_up_ns as f64, Unit::Ns, label, note));
     }
+    if held_back >= LEAST_TOLD {
+        let note = format!(
+            "about {} of it: its own end of the connection held back what it asked (NET007)",
+            units::share(held_back)
+        );
+        let (name, label) = ("not asked yet", Source::Unread.label());
+        lines.push(evidence(view, name, held_back_ns as f64, Unit::Ns, label, note));
+    }
     finding.evidence.splice(1..1, lines);
+    if is_held_back {
+        // Whoever was not asked is no cause.
+        finding.causes.clear();
+    }
     Finding {
         title: format!(
             "{} {} {} {what}{does}",
@@ -106,6 +134,25 @@ fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
         confirm: Some(waits.look_again(view, expect.into())),
         ..finding
     }
+}
+
+/// Of it, what the own end of the connections held back of what was asked there: until that is sent, no answer can come. And whether it
+/// was corked for most of that, which may be because it was not complete.
+fn held_back_ns(view: &View, waits: &Waits<'_>) -> (u64, bool) {
+    let mut by_end: BTreeMap<(ProcId, &str), u64> = BTreeMap::new();
+    for sleep in &waits.sleeps {
+        if let Some(address) = peers::address(sleep) {
+            let sum = by_end.entry((sleep.0, address)).or_default();
+            *sum = sum.saturating_add(sleep.2);
+        }
+    }
+    let (mut all_ns, mut all_corked_ns) = (0u64, 0u64);
+    for ((id, at), ns) in by_end {
+        let (held_ns, corked_ns) = holding::told_ns(view, id, at);
+        all_ns = all_ns.saturating_add(ns.min(held_ns));
+        all_corked_ns = all_corked_ns.saturating_add(ns.min(corked_ns));
+    }
+    (all_ns, all_corked_ns.saturating_mul(2) > all_ns)
 }
 
 /// What to do about answers; `is_of_names` = they are those of a name server, some of which did not come.
