@@ -7,6 +7,9 @@ use crate::text::name;
 /// `PF_KTHREAD` of the kernel's `task->flags`.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
+/// `PF_EXITING` of the kernel's `task->flags`: set before anybody is told that the thread ends.
+const EXITING: u64 = 0x4;
+
 /// The fields of `/proc/PID/stat` that deburr uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PidStat {
@@ -22,6 +25,8 @@ pub struct PidStat {
     pub pgrp: u32,
     /// Whether it is a kernel thread.
     pub kernel_thread: bool,
+    /// Whether it ends at this moment, or has ended.
+    pub exiting: bool,
     /// User and system time in ticks of 1/`USER_HZ` s.
     pub cpu_ticks: u64,
     /// System time in ticks of 1/`USER_HZ` s.
@@ -72,6 +77,7 @@ pub fn stat(text: &[u8]) -> Result<PidStat, ParseError> {
         // -1 (no group) appears only for tasks that are exiting.
         pgrp: at.number::<i32>("pgrp", field(5))?.try_into().unwrap_or(0),
         kernel_thread: flags & KERNEL_THREAD != 0,
+        exiting: flags & EXITING != 0,
         cpu_ticks: user.saturating_add(system),
         system_ticks: system,
         reaped_ticks: reaped_user.saturating_add(reaped_system),
@@ -180,9 +186,15 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_thread_is_told_by_its_flag() {
-        let line = format!("2 (kthreadd) {}", REST.replace("4194304", "2129984"));
-        assert!(stat(line.as_bytes()).unwrap().kernel_thread);
+    fn a_kernel_thread_and_one_that_ends_are_told_by_their_flags() {
+        let of = |flags| {
+            let line = format!("2 (it) {}", REST.replace("4194304", flags));
+            let parsed = stat(line.as_bytes()).unwrap();
+            (parsed.kernel_thread, parsed.exiting)
+        };
+        assert_eq!((of("4194304"), of("2129984")), ((false, false), (true, false)));
+        // Of a zombie.
+        assert_eq!(of("4227084"), (false, true));
     }
 
     #[test]
