@@ -32,10 +32,14 @@ run: setup build ## set up, build, then diagnose this host for 10 s (as root if 
 	@scripts/run $(BINARY) -d $(SECONDS_TO_RUN)
 
 .PHONY: test
-test: ## set up, then run every test, the ones that need root included
+test: ## set up, then run the tests, those that need root included; of the longest ones a third
 	@scripts/setup --lab
 	@scripts/setup --vm || echo 'setup: without these, what needs a virtual machine is skipped'
 	@scripts/test
+
+.PHONY: test-all
+test-all: ## the same, with all of the longest tests (an hour and a half)
+	@DEBURR_ALL=1 $(MAKE) test
 
 .PHONY: vm-matrix
 vm-matrix: build ## let deburr find four faults in Debian's kernels from 5.10 on, and turn levers and unload modules there, in virtual machines (minutes)

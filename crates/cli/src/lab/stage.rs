@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 /// Cgroup of the observing `deburr`, below the lab's own.
 pub(super) const OBSERVER: &str = "observer";
 /// Longest time that a worker may take to start or to answer, even on a busy host.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
 /// Longest time that a system program such as `losetup` may take.
 const TOOL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest time that an experiment may take to put everything back.

@@ -2,7 +2,7 @@
 //! How `scripts/test` counts the results of its test programs: an inconclusive test has neither passed nor failed.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// Lets `scripts/test` account for a tier that printed `log`, ended with `status` and noted `inconclusive`.
 fn account(log: &str, status: &str, inconclusive: &str) -> (Output, String) {
@@ -261,5 +261,67 @@ fn what_a_failed_test_said_is_in_the_summary() {
         let failed: Vec<&str> = said.lines().filter(|line| line.contains(" failed net")).collect();
         assert_eq!(failed, ["      failed net::loss: RCU: 85, 86 to 107"], "{said}");
         assert!(!said.contains("word"), "{said}");
+    }
+}
+
+/// The names that are run and those that wait, of a turn.
+fn divided(turn: &str, names: &str) -> [Vec<String>; 2] {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/turns");
+    let mut divide = Command::new(script);
+    divide.arg(turn).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut divide = divide.spawn().expect("the script runs");
+    let mut input = divide.stdin.take().expect("it is a pipe");
+    std::io::Write::write_all(&mut input, names.as_bytes()).expect("it reads");
+    drop(input);
+    let output = divide.wait_with_output().expect("it ends");
+    let said = String::from_utf8(output.stdout).expect("it is text");
+    ["now ", "later "].map(|word| {
+        said.lines().filter_map(|line| line.strip_prefix(word)).map(str::to_owned).collect()
+    })
+}
+
+#[test]
+fn every_long_test_has_its_turn_and_the_incidents_always_have() {
+    let scenarios = ["pool", "go_quota", "loss", "healthy", "tail", "journal", "neighbour_8"];
+    let mut names: String = scenarios.iter().map(|name| format!("lab::{name}\n")).collect();
+    names.push_str("remedies::x\nlab_disk::x\nnet::x\nprove_kills::x\nprove::x\n");
+    let mut turns_of = std::collections::BTreeMap::<String, u32>::new();
+    for turn in ["0", "1", "2"] {
+        let [now, later] = divided(turn, &names);
+        assert_eq!(now.len() + later.len(), names.lines().count(), "{now:?} {later:?}");
+        assert_eq!(later.len(), 4, "two thirds of six: {later:?}");
+        for name in now {
+            *turns_of.entry(name).or_default() += 1;
+        }
+    }
+    for name in names.lines() {
+        let long = ["lab::pool", "lab::loss", "lab::tail", "lab::journal"];
+        let turns =
+            if long.contains(&name) || ["remedies::x", "prove::x"].contains(&name) { 1 } else { 3 };
+        assert_eq!(turns_of[name], turns, "{name}");
+    }
+    let [now, later] = divided("all", &names);
+    assert_eq!((now.len(), later.len()), (names.lines().count(), 0));
+}
+
+/// What is always run is there under that name.
+#[test]
+fn what_is_always_run_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/turns");
+    let text = std::fs::read_to_string(script).expect("the script");
+    let line = text.lines().find(|line| line.starts_with("readonly ALWAYS=")).expect("the list");
+    let (_, names) = line.split_once("lab::(").expect("names");
+    let (names, machines) = names.split_once(")|vm::(").expect("virtual machines");
+    let names: Vec<&str> = names.split('|').collect();
+    for machine in machines.trim_end_matches("))$'").split('|') {
+        assert!(root.join(format!("../../tests/vm/{machine}")).exists(), "{machine}");
+    }
+    assert!(names.len() > 5, "{names:?}");
+    let tests = std::fs::read_to_string(root.join("tests/kernel/lab.rs")).expect("a source");
+    for name in names {
+        let scenario = root.join(format!("../../lab/scenarios/{}.toml", name.replace('_', "-")));
+        let function = format!("fn {}", name.trim_end_matches(".*"));
+        assert!(scenario.exists() || tests.contains(&function), "{name}");
     }
 }

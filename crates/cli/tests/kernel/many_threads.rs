@@ -2,7 +2,7 @@
 //! A target with thousands of threads at rest and some that wait for each other: what is told of their sleep, and what is said
 //! not to be known, is all of it, and the threads at rest do not hide the others.
 
-use crate::odd_threads::{compiled, in_scratch};
+use crate::scratch::{compiled, in_scratch};
 use rusqlite::Connection;
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader};
@@ -79,10 +79,14 @@ fn judge(recording: &Path, pid: u32) {
         parts.iter().filter(|it| is(it)).map(|it| it["ns"].as_f64().unwrap()).sum()
     };
     let all = sum(&|_| true);
-    let context = format!("{all} ns in {window_ns} ns: {parts:#?}");
+    let context = format!("{all} ns in {window_ns} ns, of {}: {parts:#?}", ledger["parts"]);
     // Each thread sleeps nearly all the time, and all of that is in the ledger.
     let whole = f64::from(THREADS) * window_ns;
-    assert!(all > 0.97 * whole && all < 1.01 * whole, "{context}");
+    let states = ledger["parts"].as_array().unwrap().iter();
+    let wall: f64 = states.map(|it| it["ns"].as_f64().unwrap()).sum();
+    assert!(all > 0.97 * wall, "{context}");
+    // A slow machine needs some tenths of a second to find them all.
+    assert!(wall > 0.85 * whole && wall < 1.01 * whole, "{context}");
     // What is not told is that of threads that are said not to be watched.
     let not_told = sum(&|it| it["call"] == "(not recorded)");
     let lost = &report["observer"]["lost_detail"];

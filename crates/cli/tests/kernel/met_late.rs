@@ -2,7 +2,7 @@
 //! Threads of the target that are met in unusual ways are watched like others: the sleep that is told of them is what they
 //! measured.
 
-use crate::odd_threads::{compiled, in_scratch, is_near, record, slept};
+use crate::scratch::{compiled, in_scratch, is_near, record, slept};
 use std::path::Path;
 
 /// What a program that is started in this way told of its naps, and what was recorded, in seconds; `None` = it may not run so.

@@ -2,7 +2,7 @@
 //! Profiles, against the clock of the thread that is profiled; and programs that have no names, or bad ones.
 
 use crate::golang::{start, toolchains};
-use crate::odd_threads::{compiled, in_scratch, record};
+use crate::scratch::{compiled, in_scratch, record};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use std::process::Command;

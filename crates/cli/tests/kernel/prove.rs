@@ -45,7 +45,7 @@ fn state(pid: &str) -> char {
 }
 
 fn prove(arguments: &[&str]) -> Value {
-    let usual = ["prove", "--yes", "--json", "-q", "-d", "4", "--block", "2", "--seed", "5"];
+    let usual = ["prove", "--yes", "--json", "-q", "-d", "4", "--block", "1", "--seed", "5"];
     let done = cargo_bin_cmd!("deburr").args(usual).args(arguments).assert().success();
     serde_json::from_slice(&done.get_output().stdout).unwrap()
 }

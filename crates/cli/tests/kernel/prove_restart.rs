@@ -19,7 +19,7 @@ const TWO: &str = "taskset -pc 0 $$ >/dev/null; ([ \"$IDLE\" = 1 ] && exec sleep
                    while :; do :; done";
 
 fn outcome(set: &str) -> Value {
-    let usual = ["prove", "--yes", "--json", "-q", "-d", "3", "--block", "2", "--warmup", "1"];
+    let usual = ["prove", "--yes", "--json", "-q", "-d", "2", "--block", "1", "--warmup", "1"];
     let own = ["--seed", "5", "--measure", "queued", "--set", set, "--", "sh", "-c", TWO];
     let done = cargo_bin_cmd!("deburr").args(usual).args(own).assert().success();
     serde_json::from_slice(&done.get_output().stdout).unwrap()

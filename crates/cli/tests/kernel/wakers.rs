@@ -4,7 +4,7 @@
 //! nobody, but is in such a call whenever one of them comes.
 
 use crate::common;
-use crate::odd_threads::{compiled, in_scratch, is_near, record};
+use crate::scratch::{compiled, in_scratch, is_near, record};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

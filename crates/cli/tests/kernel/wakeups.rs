@@ -2,8 +2,8 @@
 //! Wake-ups cost nothing while nobody's sleep is looked at: nothing is attached to them then, as the kernel says.
 
 use crate::common;
-use crate::odd_threads::in_scratch;
 use crate::probe::{cpus, make_plan};
+use crate::scratch::in_scratch;
 use deburr_bpf::sched::SchedProbe;
 use std::collections::BTreeSet;
 use std::fs;

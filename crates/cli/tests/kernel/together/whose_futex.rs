@@ -3,7 +3,7 @@
 //! programs with glibc and musl, linked dynamically and statically, and of one in Rust. What a mutex of one of them holds while somebody waits
 //! is what a condition of the other does.
 
-use crate::odd_threads::{in_scratch, record};
+use crate::scratch::{in_scratch, record};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -20,7 +20,7 @@ const LINKED: [(&str, &[&str], &str, bool); 5] = [
 const MISSING: &str = "musl-gcc, a static glibc or rustc is not here";
 
 fn compiled(compiler: &str, flags: &[&str], source: &str, to: &Path) -> bool {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel").join(source);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel/programs").join(source);
     let mut compile = Command::new(compiler);
     compile.args(flags).arg("-o").arg(to).arg(source);
     // Which musl-gcc starts.
@@ -106,7 +106,9 @@ fn who_waits_for_work_on_a_word_waits_for_no_lock() {
             );
             let of_waiting: Vec<_> =
                 told.codes().into_iter().filter(|code| code.starts_with("OFF00")).collect();
-            assert!(of_waiting.iter().all(|code| *code == "OFF004"), "{of_waiting:?}, {what}");
+            // Where a CPU takes long to wake up, so does who wakes them.
+            let allowed = |code: &&str| matches!(*code, "OFF003" | "OFF004");
+            assert!(of_waiting.iter().all(allowed), "{of_waiting:?}, {what}");
         }
         missing
     });

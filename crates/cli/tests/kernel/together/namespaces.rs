@@ -2,7 +2,7 @@
 //! Sleeps of a process in namespaces of its own: those that it waits for are named by what the host knows of them, and nobody
 //! of the host is named who has the same numbers there.
 
-use crate::odd_threads::{in_scratch, is_near, record, slept};
+use crate::scratch::{in_scratch, is_near, record, slept};
 use rusqlite::Connection;
 use serde_json::Value;
 use std::collections::BTreeMap;

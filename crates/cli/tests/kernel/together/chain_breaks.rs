@@ -2,9 +2,9 @@
 //! Chains whose links come to an end while they are waited for: what was waited for is told, of whoever it was, and of nobody
 //! else.
 
-use crate::chains::sleeps_behind;
+use super::chains::sleeps_behind;
 use crate::lab::until;
-use crate::odd_threads::{compiled, in_scratch, is_near, record};
+use crate::scratch::{compiled, in_scratch, is_near, record};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 //! A program that others stop, by signals, as its tracer, and with the freezers of both versions of cgroups, against what it
 //! notices itself: its clock has jumped.
 
-use crate::odd_threads::{in_scratch, record};
+use crate::scratch::{in_scratch, record};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;

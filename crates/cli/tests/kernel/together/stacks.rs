@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! In what functions threads go to sleep and are woken, against the clocks of the threads themselves.
 
-use crate::odd_threads::{compiled, in_scratch, record};
+use crate::scratch::{compiled, in_scratch, record};
 use rusqlite::Connection;
 use std::path::Path;
 use std::time::SystemTime;

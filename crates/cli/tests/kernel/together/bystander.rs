@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whoever an interrupt comes to has nothing to do with the sleep that it ends, whatever call it is in.
 
-use crate::odd_threads::{in_scratch, record};
+use crate::scratch::{in_scratch, record};
 use rusqlite::Connection;
 use std::path::Path;
 

@@ -2,6 +2,7 @@
 //! `deburr syscalls` agrees with strace's counts, and copes with commands that end in unusual ways.
 
 use crate::common;
+use crate::lab::until;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::{Command, Output, Stdio};
@@ -220,7 +221,7 @@ fn a_process_that_ends_ends_the_measurement() {
         return;
     }
     let mut sleep = Command::new("sh")
-        .args(["-c", "for i in 1 2 3 4 5 6 7 8; do cat /proc/version; sleep 0.1; done"])
+        .args(["-c", "for i in $(seq 40); do cat /proc/version; sleep 0.1; done"])
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
@@ -237,6 +238,31 @@ fn a_process_that_ends_ends_the_measurement() {
     let paths: Vec<_> =
         document["files"].as_array().unwrap().iter().map(|row| row["path"].clone()).collect();
     assert!(paths.contains(&"/proc/version".into()), "{paths:?}");
+}
+
+/// The first thread is still listed, as a zombie, and nobody hears of its end any more.
+#[test]
+fn a_process_whose_first_thread_has_ended_before_ends_the_measurement_too() {
+    if !common::root_or_skip(
+        TIER,
+        "syscalls::a_process_whose_first_thread_has_ended_before_ends_the_measurement_too",
+    ) {
+        return;
+    }
+    let source = "import ctypes, threading, time\n\
+                  threading.Thread(target=time.sleep, args=[4]).start()\n\
+                  ctypes.CDLL(None).pthread_exit(None)";
+    let mut process = Command::new("python3").args(["-c", source]).spawn().unwrap();
+    let pid = process.id().to_string();
+    let stat = format!("/proc/{pid}/stat");
+    until("its first thread has ended", || {
+        std::fs::read_to_string(&stat).unwrap().contains(") Z ")
+    });
+    let output = deburr(&["--json", "-p", &pid, "-d", "60"]).output().unwrap();
+    process.wait().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("ended after"), "{output:?}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["interrupted"], true);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 //! thread slept and for whom, as they measured it themselves. The graph has threads of several processes, that ask each other
 //! over pipes and sockets, several of them the same one, and take locks.
 
-use crate::chains::sleeps_behind;
-use crate::odd_threads::{compiled, in_scratch, record};
+use super::chains::sleeps_behind;
+use crate::scratch::{compiled, in_scratch, record};
 use std::collections::BTreeMap;
 use std::path::Path;
 
