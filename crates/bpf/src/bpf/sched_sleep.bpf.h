@@ -47,6 +47,16 @@ static __always_inline __u64 due_ns(struct sched_watch *w, __u64 slept_ns, __u64
 }
 
 /*
+ * Whether a thread was woken because a limit had passed that it had set for how long it waits in
+ * its own memory. It may wait on: for what, its next sleep says.
+ */
+static __always_inline bool is_limit(struct sched_sleep *sleep)
+{
+	return (sleep->context == CTX_TIMER || sleep->context == CTX_HARDIRQ) && sleep->mark &&
+	       !sleep->mode && !sleep->family;
+}
+
+/*
  * The thread that just got this CPU slept before, as the scratch area says. A global function is
  * verified once, and not once for each way that leads to it.
  */
@@ -57,7 +67,7 @@ __noinline int end_sleep(__u32 cpu_id)
 	__u64 slept, since, stands_for;
 	struct sched_sleep *sleep;
 	struct sched_watch *w;
-	__u8 context;
+	__u8 context, waits_on;
 
 	if (!tells_sleeps || !area || !log)
 		return 0;
@@ -66,12 +76,14 @@ __noinline int end_sleep(__u32 cpu_id)
 		return 0;
 	context = w->context;
 	w->context = CTX_UNKNOWN;
+	waits_on = w->waits_on;
+	w->waits_on = 0;
 	slept = area->cpu.scratch.slept_ns;
 	since = area->cpu.scratch.slept_since_ns;
 	if (w->told_since_ns == since)
 		slept -= slept < w->told_ns ? slept : w->told_ns;
 	stands_for = due_ns(w, slept, sleep_quantum_ns);
-	if (!stands_for && !looks_for_client(w))
+	if (!stands_for && !waits_on && !looks_for_client(w))
 		return 0;
 	sleep = &log->sleep[log->head & (SLEEPS - 1)];
 	__builtin_memset(sleep, 0, sizeof(*sleep));
@@ -92,9 +104,11 @@ __noinline int end_sleep(__u32 cpu_id)
 		sleep->device = w->waker_to;
 	note_lock(sleep, &log->cell, area->cpu.scratch.task);
 	/* What is looked at for its client only is written where the next record will be. */
-	if (!stands_for)
+	if (!stands_for && !waits_on)
 		return 0;
-	look_for_client(w, &log->cell);
+	w->waits_on = is_limit(sleep);
+	if (stands_for)
+		look_for_client(w, &log->cell);
 	barrier();
 	log->head++;
 	return 0;

@@ -91,7 +91,8 @@ struct sched_watch {
 	__u32 client_read; /* of TCP: what was read by then */
 	__u16 client_port; /* of TCP: the own one, and that of the other end */
 	__u16 client_dport;
-	__u16 pad;
+	__u8 waits_on; /* a limit that it had set has ended its last sleep: the next one is told */
+	__u8 pad;
 	__u16 waker_to; /* of CTX_SOCKET and CTX_SENT: the port that its socket was connected to */
 };
 
@@ -99,7 +100,8 @@ struct sched_watch {
 struct sched_sleep {
 	__u64 since_ns;
 	__u64 slept_ns;
-	__u64 stands_for_ns; /* sleep of this thread since its last record */
+	__u64 stands_for_ns; /* sleep of this thread since its last record; 0 = the next one stands
+				for this, too */
 	__u64 argument[3];   /* of its system call */
 	__u64 inode;  /* of the file that the first argument means; of a call that takes none, where
 			 its program goes on */

@@ -3,6 +3,7 @@
 //! looked at. Times are those of the run queues' clock.
 
 mod found;
+mod pieces;
 
 use super::kind::{Lock, is_condition, is_handed_over, lock_of};
 use deburr_bpf::sched::{Call, Context, Run, Sleep};

@@ -46,6 +46,8 @@ const THREADS: usize = 20_000;
 pub(super) const RECORDS: u64 = 3000;
 /// Sleeps in a second of which more is told than what they are themselves.
 const PENDING: usize = 10_000;
+/// For so long it is kept back what the piece of a wait was for that goes on.
+const WAITS_ON_NS: u64 = 1_000_000_000;
 /// Parts of time that are looked at in a second, for what sleeps waited for.
 const PARTS: usize = 100_000;
 
@@ -233,7 +235,8 @@ impl Asleep {
         self.history.slept(&sleep);
         self.follow_waker(&sleep);
         self.files.meet(roots, &sleep);
-        if self.peers.contains_key(&sleep.tgid) {
+        // Of a short one that ends a wait in pieces only that is told; a record stands for it later.
+        if self.peers.contains_key(&sleep.tgid) || sleep.stands_for_ns == 0 {
             return;
         }
         if let Some(sleep) = self.open.take(sleep) {
@@ -293,7 +296,10 @@ impl Asleep {
         let known_to_ns = self.known_to_ns;
         let is_early = |it: &Sleep| {
             let woken_ns = it.since_ns.saturating_add(it.slept_ns);
-            !last && it.waker.context != Woke::NotYet && woken_ns > known_to_ns
+            let has_ended = it.waker.context != Woke::NotYet;
+            let goes_on =
+                || woken_ns.saturating_add(WAITS_ON_NS) > known_to_ns && self.history.goes_on(it);
+            !last && has_ended && (woken_ns > known_to_ns || goes_on())
         };
         let (early, known) = std::mem::take(&mut self.pending).into_iter().partition(is_early);
         self.pending = early;
@@ -306,6 +312,7 @@ impl Asleep {
     fn explain(&mut self, roots: &Roots, sleeps: Vec<Sleep>) {
         let mut budget = PARTS;
         for sleep in sleeps {
+            let sleep = self.history.within_wait(&sleep);
             let Some(slept) = Slept::of(&sleep, &self.listening) else { continue };
             let (name, entry) = self.who(roots, &sleep);
             let thread = Some(name);
