@@ -232,6 +232,8 @@ pub enum Caller {
     Musl,
     /// Neither, as far as is known; but threads take what the word is for in turn.
     Shared,
+    /// CPython, for the lock of the interpreter whose data begin at this address.
+    Interpreter(u64),
     /// Neither, as far as that is known.
     Other,
 }

@@ -181,9 +181,15 @@ impl Elf {
     /// Where a function is in the file that has this dynamic symbol: offset and length, in bytes.
     #[must_use]
     pub fn function(&self, file: &dyn Image, name: &'static str) -> Option<(u64, u64)> {
-        let &(address, bytes) = self.symbols(file, &[name])?.get(name)?;
+        let (address, bytes) = self.symbol(file, name)?;
         let (offset, left) = self.offset_of(address)?;
         Some((offset, bytes.min(left)))
+    }
+
+    /// Address and length of what has this dynamic symbol, in bytes.
+    #[must_use]
+    pub fn symbol(&self, file: &dyn Image, name: &'static str) -> Option<(u64, u64)> {
+        self.symbols(file, &[name])?.get(name).copied()
     }
 
     /// Addresses and lengths.

@@ -137,7 +137,10 @@ pub enum FutexUser {
     /// have waited on the word, one of them has woken another one, and it had the same value again afterwards: no counter and
     /// no event, but something that each of them takes in turn.
     Shared,
-    /// The same, and that was not seen. The threads of some runtimes wait for work on a word that each has of its own.
+    /// CPython, which waits for the lock of its interpreter (GIL). The address is that of the interpreter's data: the lock is
+    /// in them, and has several words.
+    Interpreter,
+    /// As for `Shared`, and that was not seen. The threads of some runtimes wait for work on a word that each has of its own.
     Other,
 }
 
@@ -407,7 +410,7 @@ impl SleptOn {
             // Recordings of before it was known who waits.
             None | Some(FutexUser::Glibc) => *op == FUTEX_WAIT && *value == CONTENDED,
             Some(FutexUser::Musl) => *value == MARKED,
-            Some(FutexUser::Shared) => true,
+            Some(FutexUser::Shared | FutexUser::Interpreter) => true,
             Some(FutexUser::Other) => false,
         };
         FUTEX_LOCKS.contains(op) || is_mark

@@ -13,6 +13,7 @@ mod full_disk;
 mod held_back;
 mod held_in_kernel;
 mod in_request;
+mod interpreter;
 mod kernel_locks;
 mod limits;
 mod namespaces;

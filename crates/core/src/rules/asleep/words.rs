@@ -3,7 +3,9 @@
 
 use super::kind;
 use crate::finding::SleepLink;
-use crate::recording::{Awaited, Did, KernelLock, ProcId, SleepState, Slept, SleptOn, WokenBy};
+use crate::recording::{
+    Awaited, Did, FutexUser, KernelLock, ProcId, SleepState, Slept, SleptOn, WokenBy,
+};
 use crate::text::ticked;
 use crate::view::View;
 
@@ -13,9 +15,10 @@ pub(in crate::rules) fn on(view: &View, call: &str, on: &SleptOn) -> Option<Stri
         SleptOn::NotKnown if kind::CHILDREN.contains(&call) => "a child process".into(),
         SleptOn::NotKnown if kind::SENDS_MESSAGES.contains(&call) => "a message queue".into(),
         SleptOn::NotKnown | SleptOn::Others => return None,
-        SleptOn::Futex { address, .. } if on.is_lock() => {
-            format!("a lock at {address:#x}")
+        SleptOn::Futex { user: Some(FutexUser::Interpreter), .. } => {
+            "the interpreter's lock".into()
         }
+        SleptOn::Futex { address, .. } if on.is_lock() => format!("a lock at {address:#x}"),
         SleptOn::Futex { address: 0, .. } => "several futexes".into(),
         SleptOn::Futex { address, .. } => format!("a futex at {address:#x}"),
         SleptOn::File { path: Some(path), .. } => ticked(path),

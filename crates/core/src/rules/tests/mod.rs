@@ -14,6 +14,7 @@ mod held_in_kernel;
 mod host_sleeps;
 mod hosts;
 mod in_request;
+mod interpreter;
 mod interrupts;
 mod memory;
 mod memory_holders;

@@ -3,7 +3,7 @@
 
 use super::waits::{self, Behind, For, Reason, Sleep, Waits};
 use crate::finding::{Area, Evidence, Finding, Fix, Question, Severity, Unit};
-use crate::recording::{SleptOn, Source};
+use crate::recording::{FutexUser, SleptOn, Source};
 use crate::rules::asleep::kind::is_lock;
 use crate::rules::words::{self, evidence, group_name};
 use crate::rules::{Check, Rule, Status, Verdict, severity};
@@ -32,7 +32,11 @@ fn check(view: &View) -> Verdict {
 
 fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
     let behind = waits.behind(view);
+    let is_interpreters = is_interpreters(&waits.sleeps, waits.ns);
     let holder = match &behind.whom {
+        _ if is_interpreters => {
+            "the interpreter's lock (GIL), which another of its threads holds".into()
+        }
         Some(whom) => format!("a lock that {whom} holds"),
         None => "locks".into(),
     };
@@ -46,12 +50,19 @@ fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {
             words::of_every_second(waits.ns_per_s),
             behind.reason.of_holder()
         ),
-        fix: vec![remedy(&behind)],
+        fix: vec![remedy(&behind, is_interpreters)],
         confirm: Some(
             waits.look_again(view, "after the change, the waiting for locks falls".into()),
         ),
         ..finding
     }
+}
+
+/// Whether most of it was for the lock of an interpreter.
+fn is_interpreters(sleeps: &[Sleep<'_>], whole_ns: u64) -> bool {
+    let is = |on: &SleptOn| matches!(on, SleptOn::Futex { user: Some(FutexUser::Interpreter), .. });
+    let of = sleeps.iter().filter(|(_, key, _)| is(&key.slept.on));
+    of.fold(0_u64, |sum, (.., ns)| sum.saturating_add(*ns)) > whole_ns / 2
 }
 
 /// How much of it was for one lock.
@@ -66,7 +77,10 @@ fn locks(view: &View, sleeps: &[Sleep<'_>], whole_ns: u64) -> Evidence {
     let most = by_lock.iter().max_by_key(|(_, ns)| **ns);
     let note = most.map(|((_, address), ns)| {
         let share = units::share(*ns as f64 / whole_ns.max(1) as f64);
-        format!("{share} of it for the one at {address:#x}")
+        match is_interpreters(sleeps, whole_ns) {
+            true => format!("{share} of it for the interpreter's"),
+            false => format!("{share} of it for the one at {address:#x}"),
+        }
     });
     evidence(view, "locks", by_lock.len() as f64, Unit::Count, Source::Sched.label(), note)
 }
@@ -86,8 +100,18 @@ impl Reason {
     }
 }
 
-fn remedy(behind: &Behind) -> Fix {
+fn remedy(behind: &Behind, is_interpreters: bool) -> Fix {
     let (action, risk) = match behind.reason {
+        Reason::OnCpu if is_interpreters => (
+            "have what that thread computes done by processes of their own (`multiprocessing`, more workers with fewer threads \
+             each), or by code that lets go of the interpreter's lock meanwhile",
+            "processes share no memory: each needs a copy of what threads have in common",
+        ),
+        Reason::BlockIo | Reason::Slept if is_interpreters => (
+            "let go of the interpreter's lock around the call in which its holder waits: in an extension between \
+             `Py_BEGIN_ALLOW_THREADS` and `Py_END_ALLOW_THREADS`, with `ctypes` by `CDLL` instead of `PyDLL`",
+            "objects of the interpreter must not be used meanwhile",
+        ),
         Reason::Queued => (
             "let the thread that holds the lock get a CPU: `ends` in the evidence says behind whom it waits",
             "precedence for one process is taken from the others",

@@ -3,7 +3,7 @@
 //! make it in the function `syscall` of these libraries, too.
 
 use super::super::super::Roots;
-use super::kind::{is_handed_over, is_marked_futex};
+use super::kind::{is_condition, is_handed_over, is_marked_futex};
 use crate::limits;
 use crate::limits::{FILE_BYTES, FileImage, places};
 use deburr_bpf::sched::{Caller, Sleep};
@@ -60,11 +60,19 @@ impl Word {
     }
 }
 
+/// What a process has mapped.
+#[derive(Debug, Default)]
+struct Mapped {
+    libraries: Parts,
+    /// The data of CPython, which the lock of its interpreter is in: first address and end.
+    interpreter: Option<(u64, u64)>,
+}
+
 /// What is known of a process.
 #[derive(Debug, Default)]
 struct Known {
-    /// Its libraries, once it has answered.
-    libraries: Parts,
+    /// Once it has answered.
+    mapped: Mapped,
     /// Places that are in none of them, as far as that is known.
     elsewhere: Vec<u64>,
 }
@@ -72,7 +80,7 @@ struct Known {
 impl Known {
     fn at(&self, at: u64) -> Option<Library> {
         let within = |&&(start, end, _): &&(u64, u64, Library)| (start..end).contains(&at);
-        let found = self.libraries.iter().find(within).map(|&(.., library)| library);
+        let found = self.mapped.libraries.iter().find(within).map(|&(.., library)| library);
         let is_elsewhere = || self.elsewhere.contains(&at) || self.elsewhere.len() >= PLACES;
         found.or_else(|| is_elsewhere().then_some(Library::Other))
     }
@@ -82,7 +90,7 @@ impl Known {
 #[derive(Debug)]
 struct Reader {
     ask: SyncSender<u32>,
-    answers: Receiver<(u32, Parts)>,
+    answers: Receiver<(u32, Mapped)>,
     /// Processes that were asked about and have not answered.
     open: usize,
 }
@@ -121,6 +129,9 @@ impl Callers {
     pub(super) fn meet(&mut self, roots: &Roots, sleep: &mut Sleep) {
         let Caller::At(at) = sleep.caller else { return };
         if !is_marked_futex(sleep) {
+            if let Some(data) = self.interpreter(roots, sleep) {
+                sleep.caller = Caller::Interpreter(data);
+            }
             return;
         }
         sleep.caller = match self.library(roots, sleep.tgid, at) {
@@ -134,6 +145,19 @@ impl Callers {
             Library::Other if self.is_taken_in_turn(roots, sleep) => Caller::Shared,
             Library::Other => Caller::Other,
         };
+    }
+
+    /// The interpreter for whose lock a thread waits. CPython does so with a limit, whatever for it waits without.
+    fn interpreter(&mut self, roots: &Roots, sleep: &Sleep) -> Option<u64> {
+        if !sleep.is_timed || !is_condition(sleep) {
+            return None;
+        }
+        self.take_answers(Duration::ZERO);
+        if !self.of.contains_key(&sleep.tgid) {
+            self.ask(roots, sleep.tgid);
+        }
+        let (start, end) = self.of.get(&sleep.tgid)?.mapped.interpreter?;
+        (start..end).contains(&sleep.arguments[0]).then_some(start)
     }
 
     fn is_taken_in_turn(&mut self, roots: &Roots, sleep: &Sleep) -> bool {
@@ -203,13 +227,13 @@ impl Callers {
         let Some(reader) = &mut self.reader else { return };
         let mut patience = patience;
         while reader.open > 0
-            && let Ok((tgid, parts)) = reader.answers.recv_timeout(patience)
+            && let Ok((tgid, mapped)) = reader.answers.recv_timeout(patience)
         {
             reader.open -= 1;
             patience = Duration::ZERO;
             // It may have ended, and be forgotten.
             if let Some(known) = self.of.get_mut(&tgid) {
-                known.libraries = parts;
+                known.mapped = mapped;
             }
         }
     }
@@ -222,11 +246,7 @@ impl Reader {
         let roots = roots.clone();
         let work = move || {
             for tgid in asked {
-                let is_library = |it: &CodeMapping| library_of(&it.path) != Library::Other;
-                let all = limits::code_mappings_of(&roots, tgid, is_library, PARTS);
-                let all = all.unwrap_or_default();
-                let parts = all.iter().flat_map(|it| parts(&roots, tgid, it)).collect();
-                if answer.send((tgid, parts)).is_err() {
+                if answer.send((tgid, Mapped::of(&roots, tgid))).is_err() {
                     return;
                 }
             }
@@ -236,7 +256,45 @@ impl Reader {
     }
 }
 
+impl Mapped {
+    fn of(roots: &Roots, tgid: u32) -> Self {
+        let is_asked =
+            |it: &CodeMapping| library_of(&it.path) != Library::Other || is_interpreter(&it.path);
+        let all = limits::code_mappings_of(roots, tgid, is_asked, PARTS).unwrap_or_default();
+        let data = |it: &CodeMapping| {
+            let places = places((it.start, it.end), &it.path, roots, tgid);
+            places.iter().find_map(|path| interpreter_data(path, it))
+        };
+        Self {
+            libraries: all.iter().flat_map(|it| parts(roots, tgid, it)).collect(),
+            interpreter: all.iter().filter(|it| is_interpreter(&it.path)).find_map(data),
+        }
+    }
+}
+
+/// Where the data of CPython are that a process has mapped: first address and end.
+fn interpreter_data(file: &Path, code: &CodeMapping) -> Option<(u64, u64)> {
+    let file = FileImage::open(file).ok()?;
+    let file = Metered::new(&file, FILE_BYTES);
+    let elf = Elf::read(&file).ok()?;
+    let (address, bytes) = elf.symbol(&file, "_PyRuntime")?;
+    // The kernel maps whole pages: the first bytes of these may belong to the segment before.
+    let middle = (code.end - code.start) / 2;
+    let linked = elf.address_of(code.offset.checked_add(middle)?)?;
+    let start = address.wrapping_add((code.start + middle).wrapping_sub(linked));
+    Some((start, start.checked_add(bytes)?))
+}
+
+/// By the name of the file: CPython as a program, or as a library in it or another one.
+fn is_interpreter(path: &[u8]) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    name.starts_with(b"python") || name.starts_with(b"libpython")
+}
+
 fn parts(roots: &Roots, tgid: u32, it: &CodeMapping) -> Parts {
+    if library_of(&it.path) == Library::Other {
+        return vec![];
+    }
     let &CodeMapping { start, end, offset, .. } = it;
     let library = library_of(&it.path);
     let places = places((start, end), &it.path, roots, tgid);
@@ -362,6 +420,43 @@ mod tests {
         callers.forget(7);
         fs::remove_file(maps).unwrap();
         assert_eq!(answered(&mut callers, &roots, &waits(7, glibc, 2)), Caller::Other);
+    }
+
+    #[test]
+    fn a_wait_with_a_limit_in_the_data_of_an_interpreter_is_for_its_lock() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (roots, _, glibc) = process_with_libraries(scratch.path());
+        let mut callers = Callers::default();
+        let mapped = Mapped { interpreter: Some((0x1000, 0x2000)), ..Mapped::default() };
+        callers.of.insert(7, Known { mapped, ..Known::default() });
+        let timed = |address, value| {
+            let arguments = [address, 128 | 9, value];
+            Sleep { arguments, is_timed: true, ..waits(7, glibc, value) }
+        };
+        let known = Caller::Interpreter(0x1000);
+        let at = Caller::At(glibc);
+        for (it, is) in [
+            (timed(0x1000, 0), known),
+            (timed(0x1fff, 0), known),
+            (timed(0x2000, 0), at),
+            // Who gave it on waits until another one has it.
+            (Sleep { is_timed: false, ..timed(0x1000, 0) }, at),
+            (Sleep { tgid: 8, ..timed(0x1000, 0) }, at),
+        ] {
+            assert_eq!(met(&mut callers, &roots, &it), is, "{it:?}");
+        }
+    }
+
+    #[test]
+    fn files_of_interpreters_have_their_names() {
+        for (path, is) in [
+            ("/usr/bin/python3.11", true),
+            ("/opt/lib/libpython3.12.so.1.0", true),
+            ("/usr/lib/x86_64-linux-gnu/libc.so.6", false),
+            ("/srv/python3/server", false),
+        ] {
+            assert_eq!(is_interpreter(path.as_bytes()), is, "{path}");
+        }
     }
 
     #[test]

@@ -175,8 +175,13 @@ pub(super) fn lock_of(sleep: &Sleep) -> Option<Lock> {
     }
     match sleep.object {
         Object::None if is(sleep.call, &["futex"]) => {
-            let [address, ..] = sleep.arguments;
-            futex_of(sleep).is_lock().then_some(Lock::Word(sleep.tgid, address))
+            let on = futex_of(sleep);
+            match on {
+                SleptOn::Futex { address, .. } if on.is_lock() => {
+                    Some(Lock::Word(sleep.tgid, address))
+                }
+                _ => None,
+            }
         }
         Object::File { device, inode, .. } if is(sleep.call, &["flock", "fcntl"]) => {
             Some(Lock::File(device, inode))
@@ -210,9 +215,12 @@ pub(super) fn gives_something_to_do(sleep: &Sleep, listening: &Listening) -> boo
 
 /// Whether a thread sleeps on a word in its memory that is no lock: a condition, a semaphore.
 pub(super) fn is_condition(sleep: &Sleep) -> bool {
-    matches!(sleep.object, Object::None)
-        && is(sleep.call, &["futex", "futex_wait", "futex_waitv"])
-        && lock_of(sleep).is_none()
+    waits_in_memory(sleep) && lock_of(sleep).is_none()
+}
+
+/// Whether a thread sleeps on a word in its memory.
+pub(super) fn waits_in_memory(sleep: &Sleep) -> bool {
+    matches!(sleep.object, Object::None) && is(sleep.call, &["futex", "futex_wait", "futex_waitv"])
 }
 
 /// The other end of a connection that a process opened.
@@ -295,12 +303,18 @@ fn futex_of(sleep: &Sleep) -> SleptOn {
     let [address, op, value] = sleep.arguments;
     let (op, value) = (op as u32, value as u32);
     let wait = FutexWait { address, op, value, is_timed: sleep.is_timed };
-    SleptOn::futex(wait, || match sleep.caller {
+    let on = SleptOn::futex(wait, || match sleep.caller {
         Caller::Glibc => FutexUser::Glibc,
         Caller::Musl => FutexUser::Musl,
         Caller::Shared => FutexUser::Shared,
-        Caller::Other | Caller::At(_) => FutexUser::Other,
-    })
+        Caller::Interpreter(_) | Caller::Other | Caller::At(_) => FutexUser::Other,
+    });
+    match (on, sleep.caller) {
+        (SleptOn::Futex { value, op, .. }, Caller::Interpreter(address)) => {
+            SleptOn::Futex { address, value, op, user: Some(FutexUser::Interpreter) }
+        }
+        (on, _) => on,
+    }
 }
 
 /// Whether a thread that waited on a word was woken as whoever gives a lock on does it, or ends with it, and by no signal,

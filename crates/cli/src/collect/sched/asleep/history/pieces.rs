@@ -2,14 +2,16 @@
 //! Waits in pieces. Who waits for another thread and sets a limit, and waits on when that has passed, sleeps anew each time.
 //! CPython's threads wait so for the interpreter's lock: a timer ends each piece but the last, and the wait is for no timer.
 
-use super::super::kind::is_condition;
-use super::{History, Known, is_handed_over};
-use deburr_bpf::sched::{Context, Sleep};
+use super::super::kind::{lock_of, waits_in_memory};
+use super::{History, Known, Thread, is_handed_over};
+use deburr_bpf::sched::{Call, Caller, Context, Sleep, Waker};
 
 /// Pieces of a wait that are looked at.
 const PIECES: usize = 256;
 /// Who only looks whether to wait on runs for such a part of a piece at most.
 const OF_PIECE: u64 = 32;
+/// Other threads than the one that has a lock run for such a part of a piece at most.
+const OTHERS_RUN: u64 = 8;
 /// glibc's conditions have two words on which threads wait, within so many bytes (`pthread_cond_t`).
 const CONDITION_BYTES: u64 = 48;
 
@@ -26,10 +28,36 @@ enum Wait<'a> {
 impl History {
     /// A sleep with what ended the wait of which it is a piece.
     pub(in super::super) fn within_wait(&self, sleep: &Sleep) -> Sleep {
-        match self.wait_of(sleep) {
-            Wait::Ended(last) => Sleep { waker: last.waker, ..*sleep },
-            Wait::No | Wait::GoesOn => *sleep,
-        }
+        let waker = match self.wait_of(sleep) {
+            Wait::Ended(last) => last.waker,
+            Wait::No if is_piece(sleep) && matches!(sleep.caller, Caller::Interpreter(_)) => {
+                let holder = self.alone_on_cpu(sleep);
+                let by = |it: Thread| Waker {
+                    context: Context::Thread,
+                    tid: it.tid,
+                    tgid: it.tgid,
+                    call: Call::Unknown,
+                    sends_to: None,
+                };
+                holder.map_or(sleep.waker, by)
+            }
+            Wait::No | Wait::GoesOn => sleep.waker,
+        };
+        Sleep { waker, ..*sleep }
+    }
+
+    /// The thread of the same process that alone ran meanwhile. It has the lock of the interpreter if nobody that sleeps gave
+    /// that on: it did so when it was asked to, between two sleeps of the waiting thread.
+    fn alone_on_cpu(&self, sleep: &Sleep) -> Option<Thread> {
+        let others = self.threads.iter();
+        let others = others.filter(|(tid, it)| it.tgid == sleep.tgid && **tid != sleep.tid);
+        let mut ran = others.filter_map(|(&tid, it)| {
+            let ran_ns = it.ran_ns(sleep.since_ns, ended_ns(sleep))?;
+            (ran_ns > sleep.slept_ns / OTHERS_RUN).then_some((tid, ran_ns))
+        });
+        let (tid, ran_ns) = ran.next()?;
+        let is_alone = ran.next().is_none() && ran_ns > sleep.slept_ns / 2;
+        is_alone.then_some(Thread { tgid: sleep.tgid, tid })
     }
 
     /// Whether a sleep that has ended is a piece of a wait that goes on, as far as is known.
@@ -43,17 +71,21 @@ impl History {
         let first = known.sleeps.partition_point(|it| it.since_ns <= sleep.since_ns);
         let (mut before, mut looked_ns, mut looks) = (sleep, 0_u64, 0_u64);
         for next in known.sleeps.range(first..).take(PIECES) {
-            let Some(ran_ns) = known.ran_ns(ended_ns(before), next.since_ns) else { return Wait::No };
-            if !is_same_condition(before, next) || ran_ns > before.slept_ns / OF_PIECE {
+            let Some(ran_ns) = known.ran_ns(ended_ns(before), next.since_ns) else {
+                return Wait::No;
+            };
+            if !is_same(before, next) || ran_ns > before.slept_ns / OF_PIECE {
                 return Wait::No;
             }
             (looked_ns, looks) = (looked_ns + ran_ns, looks + 1);
             match next.waker.context {
                 Context::NotYet => return Wait::GoesOn,
                 _ if is_piece(next) => before = next,
-                // Who sets timers for what is to be done then has done it by the time that it sleeps again, and has less to
-                // do if another thread tells it of more.
-                _ if is_handed_over(next) && known.runs_for(next, looked_ns / looks) => {
+                // Who looks whether to wait on has more to do if it is not to. Who sets timers for what is to be done then has
+                // done that by the time that it sleeps again, and has less to do if another thread tells it of more.
+                _ if is_handed_over(next)
+                    && (lock_of(next).is_some() || known.runs_for(next, 2 * looked_ns / looks)) =>
+                {
                     return Wait::Ended(next);
                 }
                 _ => return Wait::No,
@@ -86,11 +118,14 @@ fn ended_ns(it: &Sleep) -> u64 {
 
 /// Whether the limit that the thread has set has passed.
 fn is_piece(it: &Sleep) -> bool {
-    it.is_timed && is_condition(it) && matches!(it.waker.context, Context::Timer | Context::HardIrq)
+    let by_limit = matches!(it.waker.context, Context::Timer | Context::HardIrq);
+    it.is_timed && by_limit && waits_in_memory(it)
 }
 
-fn is_same_condition(one: &Sleep, other: &Sleep) -> bool {
-    is_condition(other) && one.arguments[0].abs_diff(other.arguments[0]) < CONDITION_BYTES
+/// Whether both wait for the same lock, or at the same condition.
+fn is_same(one: &Sleep, other: &Sleep) -> bool {
+    let is_near = one.arguments[0].abs_diff(other.arguments[0]) < CONDITION_BYTES;
+    waits_in_memory(other) && is_near && lock_of(one) == lock_of(other)
 }
 
 #[cfg(test)]
