@@ -138,7 +138,9 @@ fn small_pieces_are_held_back_where_nobody_asked_to_send_them_at_once() {
         for mode in ["late", "at-once", "whole", "stream", "stream-answered"] {
             let it = asked(mode);
             eprintln!("{mode}: held back {:.2} s, waited {:.2} s", it.held_s, it.waited_s);
-            assert!(it.held_looks <= 2, "{mode}: {} looks", it.held_looks);
+            // A stream is held back while its other end waits for a CPU, which some looks see beside other tests.
+            let most = if mode.starts_with("stream") { 5 } else { 2 };
+            assert!(it.held_looks <= most, "{mode}: {} looks", it.held_looks);
             assert_eq!(it.severity("NET007"), None, "{mode}: {:#}", it.report);
             if !mode.starts_with("stream") {
                 let of_answers = it.severity("OFF002");

@@ -79,16 +79,13 @@ impl<T: Tell> Chains<'_, T> {
                     Did::OnCpu => (Did::OnCpu, None),
                     Did::Queued => (Did::Queued, None),
                     Did::Throttled => (Did::Throttled, None),
-                    Did::Slept(sleep) => {
-                        let sleep = self.history.within_wait(&sleep);
-                        match self.tell.told(&sleep) {
-                            Some(told) => {
-                                let on = self.tell.goes_on(&told).then_some(sleep);
-                                (Did::Slept(told), on)
-                            }
-                            None => (Did::NotSeen, None),
+                    Did::Slept(sleep) => match self.tell.told(&sleep) {
+                        Some(told) => {
+                            let on = self.tell.goes_on(&told).then_some(sleep);
+                            (Did::Slept(told), on)
                         }
-                    }
+                        None => (Did::NotSeen, None),
+                    },
                 };
                 path.push(Link { thread, did });
                 match ended.filter(|_| path.len() < CHAIN) {

@@ -3,11 +3,13 @@
 //! looked at. Times are those of the run queues' clock.
 
 mod found;
+mod parts;
 mod pieces;
 
 use super::kind::{Lock, is_condition, is_handed_over, lock_of};
 use deburr_bpf::sched::{Call, Context, Run, Sleep};
 pub(super) use found::{Found, Successor};
+use parts::Parts;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// Runs of a thread that are kept, and of all threads; 32 bytes each.
@@ -100,6 +102,8 @@ struct Known {
     /// The run in progress at the last look.
     runs_now: Option<Stay>,
     sleeps: VecDeque<Sleep>,
+    /// What ended the waits of which sleeps are pieces is known of those that began before.
+    settled_ns: u64,
     /// The last sleeps of others that it ended while clients of those waited, one of each kind.
     ended: Vec<Ended>,
 }
@@ -137,6 +141,8 @@ pub(super) struct History {
     strangers: VecDeque<Run>,
     /// By process and address: when a lock was handed over, and by whom.
     locks: HashMap<Lock, VecDeque<(u64, Thread)>>,
+    /// Threads with pieces of waits of which it is not known yet what ended them.
+    in_pieces: BTreeSet<u32>,
     runs: usize,
     sleeps: usize,
 }
@@ -266,6 +272,7 @@ impl History {
         if self.sleeps > ALL_SLEEPS {
             self.drop_sleeps();
         }
+        self.met(sleep);
         let by = Thread { tgid: sleep.waker.tgid, tid: sleep.waker.tid };
         if sleep.client.is_some()
             && sleep.waker.context == Context::Thread
@@ -369,7 +376,7 @@ impl History {
 
     /// What a thread did in `from_ns..to_ns`, in parts that follow each other without gaps.
     pub(super) fn parts(&self, it: Thread, from_ns: u64, to_ns: u64) -> Vec<Part> {
-        let mut parts = Parts { to_ns, at_ns: from_ns, all: Vec::new() };
+        let mut parts = Parts::new(from_ns, to_ns);
         let known = self.threads.get(&it.tid).filter(|known| known.tgid == it.tgid);
         if let Some(known) = known {
             parts.until(known.from_ns, Did::NotSeen);
@@ -389,40 +396,6 @@ impl History {
         }
         parts.until(to_ns, Did::NotSeen);
         parts.all
-    }
-}
-
-/// Parts up to a time.
-struct Parts {
-    to_ns: u64,
-    at_ns: u64,
-    all: Vec<Part>,
-}
-
-impl Parts {
-    fn until(&mut self, end_ns: u64, did: Did<Sleep>) {
-        let end_ns = end_ns.min(self.to_ns);
-        if end_ns > self.at_ns {
-            self.all.push(Part { from_ns: self.at_ns, to_ns: end_ns, did });
-            self.at_ns = end_ns;
-        }
-    }
-
-    fn asleep_until(&mut self, end_ns: u64, sleeps: &VecDeque<Sleep>) {
-        if end_ns <= self.at_ns {
-            return;
-        }
-        // They are in order, and each ends before the next begins.
-        let first = sleeps.partition_point(|it| it.since_ns <= self.at_ns).saturating_sub(1);
-        let here = sleeps.range(first..).take_while(|it| it.since_ns < end_ns);
-        for sleep in here {
-            let woken_ns = sleep.since_ns.saturating_add(sleep.slept_ns);
-            if woken_ns > self.at_ns {
-                self.until(sleep.since_ns.min(end_ns), Did::NotSeen);
-                self.until(woken_ns.min(end_ns), Did::Slept(*sleep));
-            }
-        }
-        self.until(end_ns, Did::NotSeen);
     }
 }
 

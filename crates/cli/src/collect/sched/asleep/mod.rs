@@ -292,14 +292,14 @@ impl Asleep {
         for run in running {
             self.history.runs_now(run);
         }
-        // What a thread did that ended a sleep a moment ago is not known yet.
         let known_to_ns = self.known_to_ns;
+        let until_ns = if last { u64::MAX } else { known_to_ns.saturating_sub(WAITS_ON_NS) };
+        self.history.settle(known_to_ns, until_ns);
+        // What a thread did that ended a sleep a moment ago is not known yet.
         let is_early = |it: &Sleep| {
             let woken_ns = it.since_ns.saturating_add(it.slept_ns);
             let has_ended = it.waker.context != Woke::NotYet;
-            let goes_on =
-                || woken_ns.saturating_add(WAITS_ON_NS) > known_to_ns && self.history.goes_on(it);
-            !last && has_ended && (woken_ns > known_to_ns || goes_on())
+            !last && has_ended && (woken_ns > known_to_ns || self.history.goes_on(it))
         };
         let (early, known) = std::mem::take(&mut self.pending).into_iter().partition(is_early);
         self.pending = early;

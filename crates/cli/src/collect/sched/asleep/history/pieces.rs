@@ -6,96 +6,166 @@ use super::super::kind::{lock_of, waits_in_memory};
 use super::{History, Known, Thread, is_handed_over};
 use deburr_bpf::sched::{Call, Caller, Context, Sleep, Waker};
 
-/// Pieces of a wait that are looked at.
-const PIECES: usize = 256;
 /// Who only looks whether to wait on runs for such a part of a piece at most.
 const OF_PIECE: u64 = 32;
 /// Other threads than the one that has a lock run for such a part of a piece at most.
 const OTHERS_RUN: u64 = 8;
+/// Threads of a process, among which the one that has a lock is looked for.
+const THREADS: usize = 64;
 /// glibc's conditions have two words on which threads wait, within so many bytes (`pthread_cond_t`).
 const CONDITION_BYTES: u64 = 48;
 
-/// What is known of the wait of which a sleep is a piece.
-enum Wait<'a> {
-    /// It is none.
-    No,
-    /// Its last piece has not ended, or is not known.
+/// How a wait in pieces ends.
+enum End {
+    /// It is not known yet.
     GoesOn,
-    /// Another thread ended this last piece of it.
-    Ended(&'a Sleep),
+    /// No thread has ended it.
+    Passed,
+    By(Waker),
+}
+
+/// What is found out of a thread's sleeps.
+struct Settled {
+    /// Up to which beginning.
+    to_ns: u64,
+    /// What ended the waits of which sleeps are pieces, by their places.
+    wakers: Vec<(usize, Waker)>,
+    /// There are pieces of which it is not known.
+    is_open: bool,
 }
 
 impl History {
-    /// A sleep with what ended the wait of which it is a piece.
-    pub(in super::super) fn within_wait(&self, sleep: &Sleep) -> Sleep {
-        let waker = match self.wait_of(sleep) {
-            Wait::Ended(last) => last.waker,
-            Wait::No if is_piece(sleep) && matches!(sleep.caller, Caller::Interpreter(_)) => {
-                let holder = self.alone_on_cpu(sleep);
-                let by = |it: Thread| Waker {
-                    context: Context::Thread,
-                    tid: it.tid,
-                    tgid: it.tgid,
-                    call: Call::Unknown,
-                    sends_to: None,
-                };
-                holder.map_or(sleep.waker, by)
+    /// Finds out what ended the waits of which sleeps are pieces. `known_to_ns` = up to when all runs have been told. Of waits
+    /// that go on it is found out later, but of pieces that ended before `until_ns`.
+    pub(in super::super) fn settle(&mut self, known_to_ns: u64, until_ns: u64) {
+        for tid in std::mem::take(&mut self.in_pieces) {
+            let Some(settled) = self.settled_of(tid, known_to_ns, until_ns) else { continue };
+            let Some(known) = self.threads.get_mut(&tid) else { continue };
+            known.settled_ns = settled.to_ns;
+            for (at, waker) in settled.wakers {
+                known.sleeps[at].waker = waker;
             }
-            Wait::No | Wait::GoesOn => sleep.waker,
-        };
-        Sleep { waker, ..*sleep }
-    }
-
-    /// The thread of the same process that alone ran meanwhile. It has the lock of the interpreter if nobody that sleeps gave
-    /// that on: it did so when it was asked to, between two sleeps of the waiting thread.
-    fn alone_on_cpu(&self, sleep: &Sleep) -> Option<Thread> {
-        let others = self.threads.iter();
-        let others = others.filter(|(tid, it)| it.tgid == sleep.tgid && **tid != sleep.tid);
-        let mut ran = others.filter_map(|(&tid, it)| {
-            let ran_ns = it.ran_ns(sleep.since_ns, ended_ns(sleep))?;
-            (ran_ns > sleep.slept_ns / OTHERS_RUN).then_some((tid, ran_ns))
-        });
-        let (tid, ran_ns) = ran.next()?;
-        let is_alone = ran.next().is_none() && ran_ns > sleep.slept_ns / 2;
-        is_alone.then_some(Thread { tgid: sleep.tgid, tid })
-    }
-
-    /// Whether a sleep that has ended is a piece of a wait that goes on, as far as is known.
-    pub(in super::super) fn goes_on(&self, sleep: &Sleep) -> bool {
-        matches!(self.wait_of(sleep), Wait::GoesOn)
-    }
-
-    fn wait_of(&self, sleep: &Sleep) -> Wait<'_> {
-        let known = self.threads.get(&sleep.tid).filter(|known| known.tgid == sleep.tgid);
-        let Some(known) = known.filter(|_| is_piece(sleep)) else { return Wait::No };
-        let first = known.sleeps.partition_point(|it| it.since_ns <= sleep.since_ns);
-        let (mut before, mut looked_ns, mut looks) = (sleep, 0_u64, 0_u64);
-        for next in known.sleeps.range(first..).take(PIECES) {
-            let Some(ran_ns) = known.ran_ns(ended_ns(before), next.since_ns) else {
-                return Wait::No;
-            };
-            if !is_same(before, next) || ran_ns > before.slept_ns / OF_PIECE {
-                return Wait::No;
-            }
-            (looked_ns, looks) = (looked_ns + ran_ns, looks + 1);
-            match next.waker.context {
-                Context::NotYet => return Wait::GoesOn,
-                _ if is_piece(next) => before = next,
-                // Who looks whether to wait on has more to do if it is not to. Who sets timers for what is to be done then has
-                // done that by the time that it sleeps again, and has less to do if another thread tells it of more.
-                _ if is_handed_over(next)
-                    && (lock_of(next).is_some() || known.runs_for(next, 2 * looked_ns / looks)) =>
-                {
-                    return Wait::Ended(next);
-                }
-                _ => return Wait::No,
+            if settled.is_open {
+                self.in_pieces.insert(tid);
             }
         }
-        Wait::GoesOn
+    }
+
+    /// A sleep has been told.
+    pub(super) fn met(&mut self, sleep: &Sleep) {
+        if is_piece(sleep) {
+            self.in_pieces.insert(sleep.tid);
+        }
+    }
+
+    /// Whether a sleep is a piece of a wait of which it is not known yet what ended it.
+    pub(in super::super) fn goes_on(&self, sleep: &Sleep) -> bool {
+        let known = || self.threads.get(&sleep.tid).filter(|known| known.tgid == sleep.tgid);
+        is_piece(sleep) && known().is_some_and(|known| known.settled_ns <= sleep.since_ns)
+    }
+
+    /// A sleep with what ended the wait of which it is a piece.
+    pub(in super::super) fn within_wait(&self, sleep: &Sleep) -> Sleep {
+        let known = self.threads.get(&sleep.tid).filter(|known| known.tgid == sleep.tgid);
+        let kept = known.filter(|_| is_piece(sleep)).and_then(|known| {
+            let at = known.sleeps.partition_point(|it| it.since_ns < sleep.since_ns);
+            known.sleeps.get(at).filter(|it| it.since_ns == sleep.since_ns)
+        });
+        Sleep { waker: kept.map_or(sleep.waker, |it| it.waker), ..*sleep }
+    }
+
+    fn settled_of(&self, tid: u32, known_to_ns: u64, until_ns: u64) -> Option<Settled> {
+        let known = self.threads.get(&tid)?;
+        let mut at = known.sleeps.partition_point(|it| it.since_ns < known.settled_ns);
+        let mut settled = Settled { to_ns: known.settled_ns, wakers: vec![], is_open: false };
+        let mut others = None;
+        while let Some(sleep) = known.sleeps.get(at) {
+            if !is_piece(sleep) {
+                at += 1;
+                continue;
+            }
+            let (pieces, end) = known.wait(at, known_to_ns);
+            for at in at..at + pieces {
+                let piece = &known.sleeps[at];
+                if matches!(end, End::GoesOn) && ended_ns(piece) >= until_ns {
+                    return Some(Settled { to_ns: piece.since_ns, is_open: true, ..settled });
+                }
+                let is_lock = matches!(piece.caller, Caller::Interpreter(_));
+                let waker = match end {
+                    End::By(waker) => Some(waker),
+                    _ if is_lock => {
+                        let others = others.get_or_insert_with(|| self.others(known.tgid, tid));
+                        alone_on_cpu(others, piece)
+                    }
+                    _ => None,
+                };
+                settled.wakers.extend(waker.map(|waker| (at, waker)));
+            }
+            at += pieces;
+        }
+        settled.to_ns = known.sleeps.back().map_or(settled.to_ns, |last| last.since_ns + 1);
+        Some(settled)
+    }
+
+    /// The other threads of a process; none if there are too many.
+    fn others(&self, tgid: u32, tid: u32) -> Vec<(Thread, &Known)> {
+        let all = self.threads.iter().filter(|(of, it)| it.tgid == tgid && **of != tid);
+        let all = all.map(|(&tid, known)| (Thread { tgid, tid }, known));
+        let all: Vec<_> = all.take(THREADS + 1).collect();
+        if all.len() > THREADS { vec![] } else { all }
     }
 }
 
+/// The one of these threads that alone ran meanwhile. It has the lock of the interpreter if nobody that sleeps gave that on: it
+/// did so when it was asked to, between two sleeps of the thread that waits.
+fn alone_on_cpu(others: &[(Thread, &Known)], sleep: &Sleep) -> Option<Waker> {
+    let mut ran = others.iter().filter_map(|(thread, known)| {
+        let ran_ns = known.ran_ns(sleep.since_ns, ended_ns(sleep))?;
+        (ran_ns > sleep.slept_ns / OTHERS_RUN).then_some((thread, ran_ns))
+    });
+    let (it, ran_ns) = ran.next()?;
+    let is_alone = ran.next().is_none() && ran_ns > sleep.slept_ns / 2;
+    is_alone.then_some(Waker {
+        context: Context::Thread,
+        tid: it.tid,
+        tgid: it.tgid,
+        call: Call::Unknown,
+        sends_to: None,
+    })
+}
+
 impl Known {
+    /// The number of the pieces of a wait from that sleep on, which is one, and how the wait ends.
+    fn wait(&self, first: usize, known_to_ns: u64) -> (usize, End) {
+        let (mut pieces, mut looked_ns) = (0, 0_u64);
+        for (before, next) in self.sleeps.range(first..).zip(self.sleeps.range(first + 1..)) {
+            pieces += 1;
+            if next.since_ns > known_to_ns {
+                return (pieces, End::GoesOn);
+            }
+            let ran_ns = self.ran_ns(ended_ns(before), next.since_ns);
+            let looks = |ran_ns: &u64| *ran_ns <= before.slept_ns / OF_PIECE;
+            let Some(ran_ns) = ran_ns.filter(looks).filter(|_| is_same(before, next)) else {
+                return (pieces, End::Passed);
+            };
+            looked_ns += ran_ns;
+            match next.waker.context {
+                Context::NotYet => return (pieces, End::GoesOn),
+                _ if is_piece(next) => {}
+                // Who looks whether to wait on has more to do if it is not to. Who sets timers for what is to be done then has
+                // done that by the time that it sleeps again, and has less to do if another thread tells it of more.
+                _ if is_handed_over(next)
+                    && (lock_of(next).is_some()
+                        || self.runs_for(next, 2 * looked_ns / pieces as u64)) =>
+                {
+                    return (pieces, End::By(next.waker));
+                }
+                _ => return (pieces, End::Passed),
+            }
+        }
+        (pieces + 1, End::GoesOn)
+    }
+
     /// How long the thread ran between two times; `None` if that is not known.
     fn ran_ns(&self, from_ns: u64, to_ns: u64) -> Option<u64> {
         let first = self.runs.partition_point(|stay| stay.end_ns <= from_ns);
@@ -156,7 +226,9 @@ mod tests {
 
     /// The thread that ended the wait of which the first piece is one; 0 = none has.
     fn by(pieces: &[Sleep], runs: &[(u64, u64)]) -> u32 {
-        let it = history(pieces, runs).within_wait(&pieces[0]);
+        let mut history = history(pieces, runs);
+        history.settle(u64::MAX, u64::MAX);
+        let it = history.within_wait(&pieces[0]);
         if it.waker.context == Context::Thread { it.waker.tid } else { 0 }
     }
 
@@ -183,8 +255,19 @@ mod tests {
         for (pieces, goes_on) in
             [(vec![pieces[0], open], true), (vec![pieces[0]], true), (pieces.to_vec(), false)]
         {
-            assert_eq!(history(&pieces, &runs).goes_on(&pieces[0]), goes_on, "{pieces:?}");
+            let mut history = history(&pieces, &runs);
+            history.settle(u64::MAX, 4_000_000);
+            assert_eq!(history.goes_on(&pieces[0]), goes_on, "{pieces:?}");
+            // What takes longer is told before.
+            history.settle(u64::MAX, 10_000_001);
+            assert!(!history.goes_on(&pieces[0]));
         }
+        // What it ran before its last piece has not been told yet.
+        let mut early = history(&pieces, &runs);
+        early.settle(10_005_000, 4_000_000);
+        assert!(early.goes_on(&pieces[0]));
+        early.settle(10_010_000, 4_000_000);
+        assert_eq!(early.within_wait(&pieces[0]).waker.tid, 9);
     }
 
     /// A thread that does what is due, and is told of more now and then.
