@@ -241,7 +241,7 @@ tables! {
         /// on what: a JSON object whose `kind` is `not_known`, `futex`, `file`, `pipe`, `character` (`terminal`, if it is one), `anonymous`, `inet`,
         /// `unix`, `socket`, `kernel_lock` or `others`
         on = "slept_on": Json,
-        /// what ended it: a JSON object whose `by` is `not_known`, `not_yet`, `thread`, `sender`, `timer`, `kernel_timer`,
+        /// what ended it, or the wait of which it is a piece: a JSON object whose `by` is `not_known`, `not_yet`, `thread`, `sender`, `timer`, `kernel_timer`,
         /// `network`, `disk`, `other_cpu`, `device`, or `soft_interrupt` or `hard_interrupt` where it was another one, or it was not seen which
         woken: Json,
         /// name of the threads; NULL if it is not known, or differs

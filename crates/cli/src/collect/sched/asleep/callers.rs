@@ -279,7 +279,7 @@ fn interpreter_data(file: &Path, code: &CodeMapping) -> Option<(u64, u64)> {
     let elf = Elf::read(&file).ok()?;
     let (address, bytes) = elf.symbol(&file, "_PyRuntime")?;
     // The kernel maps whole pages: the first bytes of these may belong to the segment before.
-    let middle = (code.end - code.start) / 2;
+    let middle = code.end.saturating_sub(code.start) / 2;
     let linked = elf.address_of(code.offset.checked_add(middle)?)?;
     let start = address.wrapping_add((code.start + middle).wrapping_sub(linked));
     Some((start, start.checked_add(bytes)?))

@@ -235,11 +235,11 @@ impl Asleep {
         self.history.slept(&sleep);
         self.follow_waker(&sleep);
         self.files.meet(roots, &sleep);
-        // Of a short one that ends a wait in pieces only that is told; a record stands for it later.
-        if self.peers.contains_key(&sleep.tgid) || sleep.stands_for_ns == 0 {
+        if self.peers.contains_key(&sleep.tgid) {
             return;
         }
-        if let Some(sleep) = self.open.take(sleep) {
+        // Of a short one that ends a wait in pieces, only that is told now: a later one stands for it.
+        if let Some(sleep) = self.open.take(sleep).filter(|it| it.stands_for_ns > 0) {
             self.pend(roots, sleep);
         }
     }

@@ -103,7 +103,10 @@ impl History {
             }
             at += pieces;
         }
-        settled.to_ns = known.sleeps.back().map_or(settled.to_ns, |last| last.since_ns + 1);
+        // One that goes on may end as a piece.
+        settled.to_ns = known.sleeps.back().map_or(settled.to_ns, |last| {
+            last.since_ns + u64::from(last.waker.context != Context::NotYet)
+        });
         Some(settled)
     }
 
@@ -262,6 +265,16 @@ mod tests {
             history.settle(u64::MAX, 10_000_001);
             assert!(!history.goes_on(&pieces[0]));
         }
+        // A piece that went on at the last look.
+        let mut later = history(&[open], &runs);
+        later.met(&pieces[0]);
+        later.settle(u64::MAX, 0);
+        let ended = piece(10_010, 12_000, 0);
+        let last = piece(12_010, 13_000, 9);
+        [ended, last].iter().for_each(|it| later.slept(it));
+        later.ran(run(7, 12_000_000, 12_010_000, 0));
+        later.settle(u64::MAX, 0);
+        assert_eq!(later.within_wait(&ended).waker.tid, 9);
         // What it ran before its last piece has not been told yet.
         let mut early = history(&pieces, &runs);
         early.settle(10_005_000, 4_000_000);
