@@ -49,7 +49,7 @@ const PENDING: usize = 10_000;
 /// For so long it is kept back what the piece of a wait was for that goes on.
 const WAITS_ON_NS: u64 = 1_000_000_000;
 /// Parts of time that are looked at in a second, for what sleeps waited for.
-const PARTS: usize = 100_000;
+const PARTS: usize = 25_000;
 
 /// The sleeps of the target since the last second.
 #[derive(Debug, Default)]
