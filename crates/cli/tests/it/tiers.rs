@@ -71,6 +71,28 @@ fn what_is_unsteady_is_named_and_has_passed() {
     );
 }
 
+/// A tier of several parts, in the second of which a test failed that then passed twice.
+#[test]
+fn what_passed_in_the_end_is_counted_once() {
+    let counts = |passed, failed| {
+        format!("test result: FAILED. {passed} passed; {failed} failed; 0 ignored; 0 measured\n")
+    };
+    let name = "together::held_back";
+    let failed = format!("test {name} ... FAILED\n\nfailures:\n    {name}\n\n");
+    let log = [counts(9, 0), failed, counts(4, 1), counts(7, 0), counts(2, 1)].concat();
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("log");
+    std::fs::write(&file, log).expect("a file");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/test");
+    let status = Command::new(script).args(["--as-passed", name]).arg(&file).status();
+    assert!(status.expect("the script runs").success());
+    let log = std::fs::read_to_string(&file).expect("a file");
+    let passed = format!("test {name} ... ok\n\nfailures:\n\n");
+    let expected = [counts(9, 0), passed, counts(5, 0), counts(7, 0), counts(2, 1)].concat();
+    let without_spaces = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(without_spaces(&log), without_spaces(&expected));
+}
+
 #[test]
 fn a_tenth_without_a_result_is_said_loudly() {
     let notes: String = ["a", "b", "c"].map(|name| format!("lab\t{name}\tit is stolen\n")).concat();
