@@ -47,8 +47,8 @@ static __always_inline __u64 due_ns(struct sched_watch *w, __u64 slept_ns, __u64
 }
 
 /*
- * Whether a thread was woken because a limit had passed that it had set for how long it waits in
- * its own memory. It may wait on: for what, its next sleep says.
+ * Whether a limit may have ended a sleep that the thread had set itself, in a call that takes no
+ * file. It may wait on: for what, its next sleep says.
  */
 static __always_inline bool is_limit(struct sched_sleep *sleep)
 {
@@ -106,7 +106,8 @@ __noinline int end_sleep(__u32 cpu_id)
 	/* What is looked at for its client only is written where the next record will be. */
 	if (!stands_for && !waits_on)
 		return 0;
-	w->waits_on = is_limit(sleep);
+	/* A record that none was due for leads to no other one: they are twice as many at most. */
+	w->waits_on = stands_for && is_limit(sleep);
 	if (stands_for)
 		look_for_client(w, &log->cell);
 	barrier();

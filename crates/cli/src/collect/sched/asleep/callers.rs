@@ -26,6 +26,8 @@ const WORDS: usize = 16_384;
 const PROCESSES: usize = 4096;
 const PARTS: usize = 32;
 const PLACES: usize = 64;
+/// Bytes of the data of an interpreter at most: there are some 200 000.
+const MOST_DATA: u64 = 4 << 20;
 /// Threads of a word that are kept.
 const WAITERS: usize = 16;
 
@@ -278,6 +280,10 @@ fn interpreter_data(file: &Path, code: &CodeMapping) -> Option<(u64, u64)> {
     let file = Metered::new(&file, FILE_BYTES);
     let elf = Elf::read(&file).ok()?;
     let (address, bytes) = elf.symbol(&file, "_PyRuntime")?;
+    // A file that only uses it, or one that is none of CPython's.
+    if bytes == 0 || bytes > MOST_DATA || !elf.is_variable(address) {
+        return None;
+    }
     // The kernel maps whole pages: the first bytes of these may belong to the segment before.
     let middle = code.end.saturating_sub(code.start) / 2;
     let linked = elf.address_of(code.offset.checked_add(middle)?)?;

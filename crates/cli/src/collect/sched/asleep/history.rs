@@ -7,7 +7,7 @@ mod parts;
 mod pieces;
 
 use super::kind::{Lock, is_condition, is_handed_over, lock_of};
-use deburr_bpf::sched::{Call, Context, Run, Sleep};
+use deburr_bpf::sched::{Call, Caller, Context, Run, Sleep};
 pub(super) use found::{Found, Successor};
 use parts::Parts;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -334,6 +334,12 @@ impl History {
     ) -> Vec<(u64, u64, Thread)> {
         let last = Thread { tgid: sleep.waker.tgid, tid: sleep.waker.tid };
         let handed = lock_of(sleep).and_then(|lock| self.locks.get(&lock));
+        // Others may have it after a piece of a wait, and before the wait ends.
+        let is_piece = matches!(sleep.caller, Caller::Interpreter(_));
+        let next = handed
+            .filter(|_| is_piece)
+            .and_then(|all| all.iter().find(|&&(at_ns, _)| at_ns >= to_ns).map(|&(_, by)| by));
+        let last = next.filter(|by| by.tid != sleep.tid).unwrap_or(last);
         let mut holders = Vec::new();
         let mut at_ns = from_ns;
         for &(end_ns, by) in handed.into_iter().flatten() {

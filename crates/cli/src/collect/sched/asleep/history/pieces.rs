@@ -8,6 +8,8 @@ use deburr_bpf::sched::{Call, Caller, Context, Sleep, Waker};
 
 /// Who only looks whether to wait on runs for such a part of a piece at most.
 const OF_PIECE: u64 = 32;
+/// At a condition, it runs for so long at most, however long the piece was.
+const LOOKS_NS: u64 = 200_000;
 /// Other threads than the one that has a lock run for such a part of a piece at most.
 const OTHERS_RUN: u64 = 8;
 /// Threads of a process, among which the one that has a lock is looked for.
@@ -61,7 +63,9 @@ impl History {
     /// Whether a sleep is a piece of a wait of which it is not known yet what ended it.
     pub(in super::super) fn goes_on(&self, sleep: &Sleep) -> bool {
         let known = || self.threads.get(&sleep.tid).filter(|known| known.tgid == sleep.tgid);
-        is_piece(sleep) && known().is_some_and(|known| known.settled_ns <= sleep.since_ns)
+        is_piece(sleep)
+            && self.in_pieces.contains(&sleep.tid)
+            && known().is_some_and(|known| known.settled_ns <= sleep.since_ns)
     }
 
     /// A sleep with what ended the wait of which it is a piece.
@@ -147,7 +151,10 @@ impl Known {
                 return (pieces, End::GoesOn);
             }
             let ran_ns = self.ran_ns(ended_ns(before), next.since_ns);
-            let looks = |ran_ns: &u64| *ran_ns <= before.slept_ns / OF_PIECE;
+            let is_lock = lock_of(before).is_some();
+            let looks = |ran_ns: &u64| {
+                *ran_ns <= before.slept_ns / OF_PIECE && (is_lock || *ran_ns <= LOOKS_NS)
+            };
             let Some(ran_ns) = ran_ns.filter(looks).filter(|_| is_same(before, next)) else {
                 return (pieces, End::Passed);
             };
@@ -155,6 +162,8 @@ impl Known {
             match next.waker.context {
                 Context::NotYet => return (pieces, End::GoesOn),
                 _ if is_piece(next) => {}
+                // What it did then has not been told.
+                _ if ended_ns(next) > known_to_ns => return (pieces, End::GoesOn),
                 // Who looks whether to wait on has more to do if it is not to. Who sets timers for what is to be done then has
                 // done that by the time that it sleeps again, and has less to do if another thread tells it of more.
                 _ if is_handed_over(next)
@@ -172,7 +181,8 @@ impl Known {
     /// How long the thread ran between two times; `None` if that is not known.
     fn ran_ns(&self, from_ns: u64, to_ns: u64) -> Option<u64> {
         let first = self.runs.partition_point(|stay| stay.end_ns <= from_ns);
-        let within = self.runs.range(first..).take_while(|stay| stay.start_ns < to_ns);
+        let runs = self.runs.range(first..).chain(&self.runs_now);
+        let within = runs.take_while(|stay| stay.start_ns < to_ns);
         let ran = within.map(|it| it.end_ns.min(to_ns).saturating_sub(it.start_ns.max(from_ns)));
         (self.from_ns <= from_ns).then(|| ran.fold(0, u64::saturating_add)).filter(|&ns| ns > 0)
     }
@@ -279,8 +289,61 @@ mod tests {
         let mut early = history(&pieces, &runs);
         early.settle(10_005_000, 4_000_000);
         assert!(early.goes_on(&pieces[0]));
-        early.settle(10_010_000, 4_000_000);
+        early.settle(11_000_000, 4_000_000);
+        assert!(early.goes_on(&pieces[0]), "what it did after that, neither");
+        early.settle(12_000_000, 4_000_000);
         assert_eq!(early.within_wait(&pieces[0]).waker.tid, 9);
+    }
+
+    #[test]
+    fn what_is_forgotten_holds_nothing_back() {
+        let mut history = history(&[piece(0, 5000, 0)], &[(5000, 5010)]);
+        assert!(history.goes_on(&piece(0, 5000, 0)));
+        history.threads.get_mut(&7).unwrap().sleeps.clear();
+        history.settle(u64::MAX, 0);
+        assert!(!history.goes_on(&piece(0, 5000, 0)));
+    }
+
+    /// The thread that waits is 7; 8 computes and gives the lock of the interpreter on to 9, which had slept.
+    #[test]
+    fn a_piece_is_for_whoever_gives_the_lock_on_next() {
+        let caller = Caller::Interpreter(ADDRESS);
+        let mine = [piece(0, 5000, 0), piece(5010, 10_000, 0), piece(10_010, 20_000, 9)];
+        let mine = mine.map(|it| Sleep { caller, ..it });
+        let given = Sleep { tid: 9, caller, ..piece(11_000, 12_000, 8) };
+        let mut history = history(&mine, &[(5000, 5010), (10_000, 10_010), (20_000, 20_005)]);
+        history.slept(&given);
+        history.settle(u64::MAX, u64::MAX);
+        let holders = |of: &Sleep| {
+            let it = history.within_wait(of);
+            let all = history.holders(&it, it.since_ns, ended_ns(&it));
+            all.into_iter()
+                .map(|(from, to, by)| (from / 1000, to / 1000, by.tid))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(holders(&mine[0]), [(0, 5000, 8)]);
+        assert_eq!(holders(&mine[1]), [(5010, 10_000, 8)]);
+        assert_eq!(holders(&mine[2]), [(10_010, 12_000, 8), (12_000, 20_000, 9)]);
+    }
+
+    /// Between two sleeps nobody gave it on: it is the only other thread that ran.
+    #[test]
+    fn who_alone_ran_has_the_lock_of_the_interpreter() {
+        let it = Sleep { caller: Caller::Interpreter(ADDRESS), ..piece(0, 5000, 0) };
+        let of = |runs: &[(u32, u64, u64)]| {
+            let mut history = history(&[it], &[(5000, 9000)]);
+            for &(tid, from, to) in runs {
+                history.ran(run(tid, from * 1000, to * 1000, 0));
+            }
+            history.settle(u64::MAX, u64::MAX);
+            let by = history.within_wait(&it).waker;
+            if by.context == Context::Thread { by.tid } else { 0 }
+        };
+        assert_eq!(of(&[(8, 0, 4900)]), 8);
+        assert_eq!(of(&[(8, 0, 4900), (9, 0, 300)]), 8, "one that runs for a moment");
+        assert_eq!(of(&[(8, 0, 4900), (9, 0, 3000)]), 0, "one of two");
+        assert_eq!(of(&[(8, 0, 2000)]), 0, "a part of the time only");
+        assert_eq!(of(&[]), 0);
     }
 
     /// A thread that does what is due, and is told of more now and then.
