@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! NET006: clients that have asked for something wait to be accepted.
 
-use super::victims::{Victim, by_victim, causes, socket_entity};
+use super::victims::{Victim, by_victim, causes, of_target_only, socket_entity, verdict};
 use crate::finding::{Area, Cost, Evidence, Finding, Fix, Question, Severity, Unit};
 use crate::recording::Source;
-use crate::rules::candidates::target_is_host;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, ticked};
 use crate::rules::{Check, Limit, Rule, Status, Verdict};
@@ -12,7 +11,6 @@ use crate::text::units;
 use crate::view::{AcceptQueue, NetKey, View};
 use std::cmp::Reverse;
 
-const MAX_VICTIMS: usize = 5;
 /// Sockets of a victim that are told one by one.
 const MAX_SOCKETS: usize = 3;
 
@@ -67,25 +65,17 @@ struct Waiting<'v> {
 }
 
 fn check(view: &View) -> Verdict {
-    if target_is_host(view) {
-        return Verdict::NoData {
-            missing: vec![
-                "who waits to be accepted is recorded for a target only (`-p`, `--comm`, `--cgroup`)"
-                    .into(),
-            ],
-        };
+    if let Some(verdict) = of_target_only(view, "who waits to be accepted") {
+        return verdict;
     }
-    let all = by_victim(view, view.net().accept_queues());
-    let mut waiting: Vec<Waiting<'_>> =
-        all.into_iter().map(|(who, of)| Waiting::of(view, who, of)).collect();
-    // Stable: of equals, the one that was seen first stays first.
-    waiting.sort_by_key(|it| Reverse(it.ns_per_s));
-    let found = waiting.iter().filter_map(|it| Some(finding(view, severity(view, it)?, it)));
-    let found: Vec<Finding> = found.take(MAX_VICTIMS).collect();
-    if !found.is_empty() {
-        return Verdict::Fired(found);
-    }
-    let closest = match waiting.first() {
+    let all = by_victim(view, view.net().accept_queues()).into_iter();
+    let all: Vec<Waiting<'_>> = all.map(|(who, of)| Waiting::of(view, who, of)).collect();
+    verdict(
+        all,
+        |it| it.ns_per_s,
+        |it| Some(finding(view, severity(view, it)?, it)),
+        |first| {
+            match first {
         Some(it) => format!(
             "{} came nearest: clients waited to be accepted for {}",
             it.victim.name(),
@@ -95,8 +85,9 @@ fn check(view: &View) -> Verdict {
             "at no look had a client that had asked for something waited to be accepted for long"
                 .into()
         }
-    };
-    Verdict::Quiet { closest }
+    }
+        },
+    )
 }
 
 impl<'v> Waiting<'v> {

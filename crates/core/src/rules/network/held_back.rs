@@ -2,10 +2,9 @@
 //! NET007: connections hold back the end of a question or an answer until what came before it is confirmed.
 
 use super::holding::{LIMITS, fixes, is_corked, severity_of};
-use super::victims::{Victim, by_victim, causes, socket_entity};
+use super::victims::{Victim, by_victim, causes, of_target_only, socket_entity, verdict};
 use crate::finding::{Area, Cost, Evidence, Finding, Question, Severity, Unit};
 use crate::recording::Source;
-use crate::rules::candidates::target_is_host;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, ticked};
 use crate::rules::{Check, Rule, Status, Verdict};
@@ -13,7 +12,6 @@ use crate::text::units;
 use crate::view::{HeldBack, NetKey, View};
 use std::cmp::Reverse;
 
-const MAX_VICTIMS: usize = 5;
 /// Connections of a victim that are told one by one.
 const MAX_CONNECTIONS: usize = 3;
 
@@ -42,40 +40,31 @@ struct Held<'v> {
 }
 
 fn check(view: &View) -> Verdict {
-    if target_is_host(view) {
-        return Verdict::NoData {
-            missing: vec![
-                "what connections hold back is recorded for a target only (`-p`, `--comm`, `--cgroup`)"
-                    .into(),
-            ],
-        };
+    if let Some(verdict) = of_target_only(view, "what connections hold back") {
+        return verdict;
     }
-    let all = by_victim(view, view.net().held_back());
-    let mut held: Vec<Held<'_>> =
-        all.into_iter().map(|(who, of)| Held::of(view, who, of)).collect();
-    // Stable: of equals, the one that was seen first stays first.
-    held.sort_by_key(|it| Reverse(it.ns_per_s));
-    let found = held
-        .iter()
-        .filter_map(|it| Some(finding(view, severity_of(view, it.connections.first()?.1)?, it)));
-    let found: Vec<Finding> = found.take(MAX_VICTIMS).collect();
-    if !found.is_empty() {
-        return Verdict::Fired(found);
-    }
-    let closest = match held.first() {
-        Some(it) => {
-            let sum = &it.connections[0].1.sum;
-            format!(
-                "a connection of {} came nearest: it held something back at {} of {}",
-                it.victim.name(),
-                units::count(sum.held_looks as f64),
-                units::counted(sum.looks, "look", "looks")
-            )
-        }
-        None => "no connection on which the other end had answered was seen to hold anything back"
-            .into(),
-    };
-    Verdict::Quiet { closest }
+    let all = by_victim(view, view.net().held_back()).into_iter();
+    let all: Vec<Held<'_>> = all.map(|(who, of)| Held::of(view, who, of)).collect();
+    verdict(
+        all,
+        |it| it.ns_per_s,
+        |it| Some(finding(view, severity_of(view, it.connections.first()?.1)?, it)),
+        |first| match first {
+            Some(it) => {
+                let sum = &it.connections[0].1.sum;
+                format!(
+                    "a connection of {} came nearest: it held something back at {} of {}",
+                    it.victim.name(),
+                    units::count(sum.held_looks as f64),
+                    units::counted(sum.looks, "look", "looks")
+                )
+            }
+            None => {
+                "no connection on which the other end had answered was seen to hold anything back"
+                    .into()
+            }
+        },
+    )
 }
 
 impl<'v> Held<'v> {

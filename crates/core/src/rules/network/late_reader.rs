@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! NET005: what others have sent waits unread, because the thread that reads is occupied.
 
-use super::victims::{Victim, by_victim};
+use super::victims::{Victim, by_victim, of_target_only, verdict};
 use crate::finding::{
     Area, Cause, Cost, Entity, EntityKind, Evidence, Finding, Fix, Question, Severity, Share, Unit,
 };
 use crate::recording::Source;
-use crate::rules::candidates::target_is_host;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, ticked};
 use crate::rules::{Check, Limit, Rule, Status, Verdict};
@@ -14,7 +13,6 @@ use crate::text::units;
 use crate::view::{NetKey, Unread, View};
 use std::cmp::Reverse;
 
-const MAX_VICTIMS: usize = 5;
 /// Threads of a victim that are told one by one.
 const MAX_READERS: usize = 3;
 
@@ -88,38 +86,31 @@ struct Late<'v> {
 }
 
 fn check(view: &View) -> Verdict {
-    if target_is_host(view) {
-        return Verdict::NoData {
-            missing: vec![
-                "what waits to be read is recorded for a target only (`-p`, `--comm`, `--cgroup`)"
-                    .into(),
-            ],
-        };
+    if let Some(verdict) = of_target_only(view, "what waits to be read") {
+        return verdict;
     }
-    let all = by_victim(view, view.net().late());
-    let mut late: Vec<Late<'_>> =
-        all.into_iter().map(|(who, of)| Late::of(view, who, of)).collect();
-    // Stable: of equals, the one that was seen first stays first.
-    late.sort_by_key(|it| Reverse(it.ns));
-    let found = late.iter().filter_map(|it| Some(finding(view, severity(it)?, it)));
-    let found: Vec<Finding> = found.take(MAX_VICTIMS).collect();
-    if !found.is_empty() {
-        return Verdict::Fired(found);
-    }
-    let closest = match late.first() {
-        Some(it) if it.ns > 0 => format!(
-            "{} came nearest: something waited for its occupied reader for {}",
-            it.victim.name(),
-            words::of_every_second(it.ns_per_s)
-        ),
-        Some(it) => format!(
-            "what waited for {} did so while its reader waited for a CPU, or is not known",
-            it.victim.name()
-        ),
-        None => "at no look had an event poll of it anything ready for more than some milliseconds"
-            .into(),
-    };
-    Verdict::Quiet { closest }
+    let all = by_victim(view, view.net().late()).into_iter();
+    let all: Vec<Late<'_>> = all.map(|(who, of)| Late::of(view, who, of)).collect();
+    verdict(
+        all,
+        |it| it.ns,
+        |it| Some(finding(view, severity(it)?, it)),
+        |first| match first {
+            Some(it) if it.ns > 0 => format!(
+                "{} came nearest: something waited for its occupied reader for {}",
+                it.victim.name(),
+                words::of_every_second(it.ns_per_s)
+            ),
+            Some(it) => format!(
+                "what waited for {} did so while its reader waited for a CPU, or is not known",
+                it.victim.name()
+            ),
+            None => {
+                "at no look had an event poll of it anything ready for more than some milliseconds"
+                    .into()
+            }
+        },
+    )
 }
 
 impl<'v> Late<'v> {

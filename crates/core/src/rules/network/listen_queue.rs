@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! NET002: requests for connections are dropped because the queue of a listening socket is full.
 
-use super::victims::{Victim, by_victim, causes, socket_entity};
+use super::victims::{Victim, by_victim, causes, socket_entity, verdict};
 use crate::finding::{Area, Evidence, Finding, Fix, Question, Severity, Unit};
 use crate::recording::Source;
 use crate::rules::confidence::Confidence;
@@ -11,7 +11,6 @@ use crate::text::units;
 use crate::view::{Listener, NetKey, NetnsTotals, View};
 use std::cmp::Reverse;
 
-const MAX_VICTIMS: usize = 5;
 /// Listening sockets of a victim that are told one by one.
 const MAX_SOCKETS: usize = 3;
 
@@ -66,27 +65,22 @@ struct Refused<'v> {
 }
 
 fn check(view: &View) -> Verdict {
-    let mut refused: Vec<Refused<'_>> = by_victim(view, view.net().listeners())
-        .into_iter()
-        .map(|(victim, sockets)| Refused::of(view, victim, sockets))
-        .collect();
-    refused.sort_by_key(|it| Reverse(it.drops));
-    let found = refused.iter().filter_map(|it| Some(finding(view, severity(it)?, it)));
-    let found: Vec<Finding> = found.take(MAX_VICTIMS).collect();
-    if !found.is_empty() {
-        return Verdict::Fired(found);
-    }
-    let full = |it: &&Refused<'_>| it.drops > 0;
-    let closest = match refused.first().filter(full) {
-        Some(it) => format!(
-            "{} came nearest: {} of {}",
-            it.victim.name(),
-            units::counted(it.drops, "request was dropped", "requests were dropped"),
-            units::count(it.requests() as f64)
-        ),
-        None => "no listening socket dropped a request for a connection".into(),
-    };
-    Verdict::Quiet { closest }
+    let all = by_victim(view, view.net().listeners()).into_iter();
+    let all: Vec<Refused<'_>> = all.map(|(who, of)| Refused::of(view, who, of)).collect();
+    verdict(
+        all,
+        |it| it.drops,
+        |it| Some(finding(view, severity(it)?, it)),
+        |first| match first.filter(|it| it.drops > 0) {
+            Some(it) => format!(
+                "{} came nearest: {} of {}",
+                it.victim.name(),
+                units::counted(it.drops, "request was dropped", "requests were dropped"),
+                units::count(it.requests() as f64)
+            ),
+            None => "no listening socket dropped a request for a connection".into(),
+        },
+    )
 }
 
 impl<'v> Refused<'v> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! NET003: datagrams are dropped because a receive buffer is full.
 
-use super::victims::{Victim, by_victim, causes, socket_entity};
+use super::victims::{Victim, by_victim, causes, socket_entity, verdict};
 use crate::finding::{Area, Evidence, Finding, Fix, Question, Severity, Unit};
 use crate::recording::Source;
 use crate::rules::confidence::Confidence;
@@ -11,7 +11,6 @@ use crate::text::units;
 use crate::view::{Datagrams, NetKey, View};
 use std::cmp::Reverse;
 
-const MAX_VICTIMS: usize = 5;
 /// Sockets of a victim that are told one by one.
 const MAX_SOCKETS: usize = 3;
 
@@ -66,22 +65,20 @@ struct Dropped<'v> {
 
 fn check(view: &View) -> Verdict {
     let all = by_victim(view, view.net().dropped()).into_iter();
-    let mut dropped: Vec<Dropped<'_>> = all.map(|(who, of)| Dropped::of(view, who, of)).collect();
-    dropped.sort_by_key(|it| Reverse(it.drops));
-    let found = dropped.iter().filter_map(|it| Some(finding(view, severity(it)?, it)));
-    let found: Vec<Finding> = found.take(MAX_VICTIMS).collect();
-    if !found.is_empty() {
-        return Verdict::Fired(found);
-    }
-    let closest = match dropped.first() {
-        Some(it) => format!(
-            "{} came nearest: {} in the window",
-            it.victim.name(),
-            units::counted(it.drops, "datagram was dropped", "datagrams were dropped")
-        ),
-        None => "no socket of UDP dropped datagrams".into(),
-    };
-    Verdict::Quiet { closest }
+    let all: Vec<Dropped<'_>> = all.map(|(who, of)| Dropped::of(view, who, of)).collect();
+    verdict(
+        all,
+        |it| it.drops,
+        |it| Some(finding(view, severity(it)?, it)),
+        |first| match first {
+            Some(it) => format!(
+                "{} came nearest: {} in the window",
+                it.victim.name(),
+                units::counted(it.drops, "datagram was dropped", "datagrams were dropped")
+            ),
+            None => "no socket of UDP dropped datagrams".into(),
+        },
+    )
 }
 
 impl<'v> Dropped<'v> {

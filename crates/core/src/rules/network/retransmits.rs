@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! NET001: connections wait for what they have to send again.
 
-use super::victims::{Victim, by_victim, causes, connection, socket_entity};
+use super::victims::{Victim, by_victim, causes, connection, socket_entity, verdict};
 use crate::finding::{Area, Cost, Evidence, Finding, Fix, Question, Severity, Unit};
 use crate::recording::Source;
 use crate::rules::confidence::Confidence;
@@ -11,7 +11,6 @@ use crate::text::units;
 use crate::view::{Connection, NetKey, View};
 use std::cmp::Reverse;
 
-const MAX_VICTIMS: usize = 5;
 /// Connections of a victim that are told one by one.
 const MAX_CONNECTIONS: usize = 3;
 
@@ -78,31 +77,27 @@ struct Held<'v> {
 }
 
 fn check(view: &View) -> Verdict {
-    let all = by_victim(view, view.net().connections());
-    let mut held: Vec<Held<'_>> =
-        all.into_iter().map(|(who, of)| Held::of(view, who, of)).collect();
-    // Stable: of equals, the one that was seen first stays first.
-    held.sort_by_key(|it| Reverse(it.ns));
-    let found = held.iter().filter_map(|it| Some(finding(view, severity(it)?, it)));
-    let found: Vec<Finding> = found.take(MAX_VICTIMS).collect();
-    if !found.is_empty() {
-        return Verdict::Fired(found);
-    }
-    let closest = match held.first() {
-        Some(it) if it.ns > 0 => format!(
-            "connections of {} came nearest: held up for {}, {} of their time",
-            it.victim.name(),
-            words::of_every_second_of_connections(it.ns_per_s),
-            units::share(it.share)
-        ),
-        Some(it) => format!(
-            "no timer expired; {} sent {} again, as answers showed losses",
-            it.victim.name(),
-            units::counted(it.sum(|sum| sum.sum.segments), "segment", "segments")
-        ),
-        None => "no segment was sent again".into(),
-    };
-    Verdict::Quiet { closest }
+    let all = by_victim(view, view.net().connections()).into_iter();
+    let all: Vec<Held<'_>> = all.map(|(who, of)| Held::of(view, who, of)).collect();
+    verdict(
+        all,
+        |it| it.ns,
+        |it| Some(finding(view, severity(it)?, it)),
+        |first| match first {
+            Some(it) if it.ns > 0 => format!(
+                "connections of {} came nearest: held up for {}, {} of their time",
+                it.victim.name(),
+                words::of_every_second_of_connections(it.ns_per_s),
+                units::share(it.share)
+            ),
+            Some(it) => format!(
+                "no timer expired; {} sent {} again, as answers showed losses",
+                it.victim.name(),
+                units::counted(it.sum(|sum| sum.sum.segments), "segment", "segments")
+            ),
+            None => "no segment was sent again".into(),
+        },
+    )
 }
 
 impl<'v> Held<'v> {

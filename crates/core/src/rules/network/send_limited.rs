@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! NET004: what connections have to send waits for the other end's window, or for room in their own buffer.
 
-use super::victims::{Victim, by_victim, causes, connection, socket_entity};
+use super::victims::{
+    Victim, by_victim, causes, connection, of_target_only, socket_entity, verdict,
+};
 use crate::finding::{
     Area, Cause, Cost, Entity, EntityKind, Evidence, Finding, Fix, Question, Severity, Unit,
 };
 use crate::recording::Source;
-use crate::rules::candidates::target_is_host;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, process_entity, ticked};
 use crate::rules::{Check, Limit, Rule, Status, Verdict};
@@ -14,7 +15,6 @@ use crate::text::units;
 use crate::view::{NetKey, Sender, View};
 use std::cmp::Reverse;
 
-const MAX_VICTIMS: usize = 5;
 /// Connections of a victim that are told one by one.
 const MAX_CONNECTIONS: usize = 3;
 
@@ -78,36 +78,30 @@ struct Held<'v> {
 }
 
 fn check(view: &View) -> Verdict {
-    if target_is_host(view) {
-        return Verdict::NoData {
-            missing: vec!["what connections have to send is recorded for a target only (`-p`, `--comm`, `--cgroup`)".into()],
-        };
+    if let Some(verdict) = of_target_only(view, "what connections have to send") {
+        return verdict;
     }
-    let all = by_victim(view, view.net().senders());
-    let mut held: Vec<Held<'_>> =
-        all.into_iter().map(|(who, of)| Held::of(view, who, of)).collect();
-    // Stable: of equals, the one that was seen first stays first.
-    held.sort_by_key(|it| (Reverse(it.ns), Reverse(it.of_clients_ns)));
-    let found = held.iter().filter_map(|it| Some(finding(view, severity(it)?, it)));
-    let found: Vec<Finding> = found.take(MAX_VICTIMS).collect();
-    if !found.is_empty() {
-        return Verdict::Fired(found);
-    }
-    let closest = match held.first() {
-        Some(it) if it.ns > 0 => format!(
-            "connections of {} came nearest: held up for {}, {} of their time",
-            it.victim.name(),
-            words::of_every_second_of_connections(it.ns_per_s),
-            units::share(it.share)
-        ),
-        Some(it) if it.of_clients_ns > 0 => format!(
-            "only clients of {} were late to take what it sent to them, by {}: that delays nobody but them",
-            it.victim.name(),
-            words::of_every_second_of_connections(view.per_second(it.of_clients_ns))
-        ),
-        _ => "no connection was held up for long with something to send".into(),
-    };
-    Verdict::Quiet { closest }
+    let all = by_victim(view, view.net().senders()).into_iter();
+    let all: Vec<Held<'_>> = all.map(|(who, of)| Held::of(view, who, of)).collect();
+    verdict(
+        all,
+        |it| (it.ns, it.of_clients_ns),
+        |it| Some(finding(view, severity(it)?, it)),
+        |first| match first {
+            Some(it) if it.ns > 0 => format!(
+                "connections of {} came nearest: held up for {}, {} of their time",
+                it.victim.name(),
+                words::of_every_second_of_connections(it.ns_per_s),
+                units::share(it.share)
+            ),
+            Some(it) if it.of_clients_ns > 0 => format!(
+                "only clients of {} were late to take what it sent to them, by {}: that delays nobody but them",
+                it.victim.name(),
+                words::of_every_second_of_connections(view.per_second(it.of_clients_ns))
+            ),
+            _ => "no connection was held up for long with something to send".into(),
+        },
+    )
 }
 
 impl<'v> Held<'v> {

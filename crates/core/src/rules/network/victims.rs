@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whose connections and sockets these are: what the rules of the network share.
 
-use crate::finding::{Cause, Confirm, Entity, EntityKind, Share};
+use crate::finding::{Cause, Confirm, Entity, EntityKind, Finding, Share};
+use crate::rules::Verdict;
 use crate::rules::candidates::{may_suffer, target_is_host};
 use crate::rules::words::{self, group_name, ticked};
 use crate::text::units;
@@ -86,6 +87,33 @@ pub(super) fn connection(key: &NetKey, number: u64) -> String {
         return format!("{} together", units::counted(number, "connection", "connections"));
     }
     format!("that to {} (from {})", ticked(&key.remote), ticked(&key.local))
+}
+
+/// Victims that are told one by one.
+const MAX_VICTIMS: usize = 5;
+
+/// The verdict on what is known of each victim: a finding on each of those that lose most, or how near the first one came.
+pub(super) fn verdict<T, K: Ord>(
+    mut all: Vec<T>,
+    loss: impl Fn(&T) -> K,
+    finding: impl Fn(&T) -> Option<Finding>,
+    closest: impl FnOnce(Option<&T>) -> String,
+) -> Verdict {
+    // Stable: of equals, the one that was seen first stays first.
+    all.sort_by_key(|it| Reverse(loss(it)));
+    let found: Vec<Finding> = all.iter().filter_map(finding).take(MAX_VICTIMS).collect();
+    match found.is_empty() {
+        true => Verdict::Quiet { closest: closest(all.first()) },
+        false => Verdict::Fired(found),
+    }
+}
+
+/// The verdict of a rule whose data are recorded for a target only, if there is none but the host.
+pub(super) fn of_target_only(view: &View, what: &str) -> Option<Verdict> {
+    target_is_host(view).then(|| {
+        let missing = format!("{what} is recorded for a target only (`-p`, `--comm`, `--cgroup`)");
+        Verdict::NoData { missing: vec![missing] }
+    })
 }
 
 /// What was seen of connections or sockets, by those who may suffer from it. What is not of the target is left out; what
