@@ -3,8 +3,9 @@
 //! CPython's threads wait so for the interpreter's lock: a timer ends each piece but the last, and the wait is for no timer.
 
 use super::super::kind::{lock_of, waits_in_memory};
-use super::{History, Known, Thread, is_handed_over};
+use super::{History, Known, is_handed_over};
 use deburr_bpf::sched::{Call, Caller, Context, Sleep, Waker};
+use std::collections::HashMap;
 
 /// Who only looks whether to wait on runs for such a part of a piece at most.
 const OF_PIECE: u64 = 32;
@@ -40,8 +41,10 @@ impl History {
     /// Finds out what ended the waits of which sleeps are pieces. `known_to_ns` = up to when all runs have been told. Of waits
     /// that go on it is found out later, but of pieces that ended before `until_ns`.
     pub(in super::super) fn settle(&mut self, known_to_ns: u64, until_ns: u64) {
+        let mut of_process = HashMap::new();
         for tid in std::mem::take(&mut self.in_pieces) {
-            let Some(settled) = self.settled_of(tid, known_to_ns, until_ns) else { continue };
+            let settled = self.settled_of(tid, (known_to_ns, until_ns), &mut of_process);
+            let Some(settled) = settled else { continue };
             let Some(known) = self.threads.get_mut(&tid) else { continue };
             known.settled_ns = settled.to_ns;
             for (at, waker) in settled.wakers {
@@ -78,11 +81,16 @@ impl History {
         Sleep { waker: kept.map_or(sleep.waker, |it| it.waker), ..*sleep }
     }
 
-    fn settled_of(&self, tid: u32, known_to_ns: u64, until_ns: u64) -> Option<Settled> {
+    /// `of_process` = the threads of those processes that were asked for already.
+    fn settled_of(
+        &self,
+        tid: u32,
+        (known_to_ns, until_ns): (u64, u64),
+        of_process: &mut HashMap<u32, Vec<u32>>,
+    ) -> Option<Settled> {
         let known = self.threads.get(&tid)?;
         let mut at = known.sleeps.partition_point(|it| it.since_ns < known.settled_ns);
         let mut settled = Settled { to_ns: known.settled_ns, wakers: vec![], is_open: false };
-        let mut others = None;
         while let Some(sleep) = known.sleeps.get(at) {
             if !is_piece(sleep) {
                 at += 1;
@@ -98,8 +106,9 @@ impl History {
                 let waker = match end {
                     End::By(waker) => Some(waker),
                     _ if is_lock => {
-                        let others = others.get_or_insert_with(|| self.others(known.tgid, tid));
-                        alone_on_cpu(others, piece)
+                        let all = of_process.entry(known.tgid);
+                        let all = all.or_insert_with(|| self.threads_of(known.tgid));
+                        self.alone_on_cpu(all, piece)
                     }
                     _ => None,
                 };
@@ -114,31 +123,31 @@ impl History {
         Some(settled)
     }
 
-    /// The other threads of a process; none if there are too many.
-    fn others(&self, tgid: u32, tid: u32) -> Vec<(Thread, &Known)> {
-        let all = self.threads.iter().filter(|(of, it)| it.tgid == tgid && **of != tid);
-        let all = all.map(|(&tid, known)| (Thread { tgid, tid }, known));
-        let all: Vec<_> = all.take(THREADS + 1).collect();
+    /// The threads of a process; none if there are too many.
+    fn threads_of(&self, tgid: u32) -> Vec<u32> {
+        let all = self.threads.iter().filter(|(_, it)| it.tgid == tgid);
+        let all: Vec<u32> = all.map(|(&tid, _)| tid).take(THREADS + 1).collect();
         if all.len() > THREADS { vec![] } else { all }
     }
-}
 
-/// The one of these threads that alone ran meanwhile. It has the lock of the interpreter if nobody that sleeps gave that on: it
-/// did so when it was asked to, between two sleeps of the thread that waits.
-fn alone_on_cpu(others: &[(Thread, &Known)], sleep: &Sleep) -> Option<Waker> {
-    let mut ran = others.iter().filter_map(|(thread, known)| {
-        let ran_ns = known.ran_ns(sleep.since_ns, ended_ns(sleep))?;
-        (ran_ns > sleep.slept_ns / OTHERS_RUN).then_some((thread, ran_ns))
-    });
-    let (it, ran_ns) = ran.next()?;
-    let is_alone = ran.next().is_none() && ran_ns > sleep.slept_ns / 2;
-    is_alone.then_some(Waker {
-        context: Context::Thread,
-        tid: it.tid,
-        tgid: it.tgid,
-        call: Call::Unknown,
-        sends_to: None,
-    })
+    /// The one of these threads that alone ran meanwhile. It has the lock of the interpreter if nobody that sleeps gave that on:
+    /// it did so when it was asked to, between two sleeps of the thread that waits.
+    fn alone_on_cpu(&self, tids: &[u32], sleep: &Sleep) -> Option<Waker> {
+        let others = tids.iter().filter(|&&tid| tid != sleep.tid);
+        let mut ran = others.filter_map(|&tid| {
+            let ran_ns = self.threads.get(&tid)?.ran_ns(sleep.since_ns, ended_ns(sleep))?;
+            (ran_ns > sleep.slept_ns / OTHERS_RUN).then_some((tid, ran_ns))
+        });
+        let (tid, ran_ns) = ran.next()?;
+        let is_alone = ran.next().is_none() && ran_ns > sleep.slept_ns / 2;
+        is_alone.then_some(Waker {
+            context: Context::Thread,
+            tid,
+            tgid: sleep.tgid,
+            call: Call::Unknown,
+            sends_to: None,
+        })
+    }
 }
 
 impl Known {
