@@ -61,6 +61,8 @@ pub(super) struct Asleep {
     anew: BTreeSet<u32>,
     /// Processes that are watched for what they do while the target waits for them, and for how many seconds more.
     peers: BTreeMap<u32, u32>,
+    /// Those of them that had ended were left out in this second.
+    has_made_room: bool,
     listening: Listening,
     names: Names,
     entries: Entries,
@@ -141,6 +143,7 @@ impl Asleep {
             *seconds = seconds.saturating_sub(1);
             *seconds > 0 && !target.contains(pid)
         });
+        self.has_made_room = false;
         let peers = self.peers.keys().copied();
         let new: BTreeSet<u32> = target.iter().copied().take(PROCESSES).chain(peers).collect();
         for &gone in self.watched.difference(&new) {
@@ -341,7 +344,7 @@ impl Asleep {
             let is_at_rest = serves_several && !takes_turns && is_given_work(&behind);
             let in_request = in_request && !is_at_rest;
             for (path, ns) in behind {
-                path.iter().for_each(|link| self.meet(link.thread.tgid));
+                path.iter().for_each(|link| self.meet(roots, link.thread.tgid));
                 let named =
                     |link: &Link<Slept>| NamedLink::of(link, self.names.of(roots, link.thread));
                 let mut behind: Vec<NamedLink> = path.iter().map(named).collect();
@@ -365,8 +368,13 @@ impl Asleep {
     }
 
     /// A thread of the target waited for this process, which is watched from now on.
-    fn meet(&mut self, pid: u32) {
+    fn meet(&mut self, roots: &Roots, pid: u32) {
         let is_new = !self.watched.contains(&pid) && pid != std::process::id();
+        if is_new && self.peers.len() >= PEERS && !self.has_made_room {
+            // A script starts dozens of processes that soon have ended.
+            self.peers.retain(|pid, _| roots.proc.join(pid.to_string()).exists());
+            self.has_made_room = true;
+        }
         if self.peers.contains_key(&pid) || (is_new && self.peers.len() < PEERS) {
             self.peers.insert(pid, PEER_FOR_S);
         }
@@ -393,6 +401,18 @@ mod tests {
             Link { thread: Thread { tgid: 7, tid: 8 }, did: Did::Slept(slept) }
         };
         parts.iter().map(|(path, ns)| (path.iter().map(link).collect(), *ns)).collect()
+    }
+
+    /// A script starts more processes than are watched for what they do, and they end.
+    #[test]
+    fn who_has_ended_takes_nobodys_place() {
+        let proc = tempfile::tempdir().unwrap();
+        let roots = Roots { proc: proc.path().into(), ..Roots::default() };
+        let mut asleep = Asleep::default();
+        (0..PEERS as u32).for_each(|pid| asleep.meet(&roots, 2_000_000_000 + pid));
+        std::fs::create_dir(proc.path().join("7")).unwrap();
+        asleep.meet(&roots, 7);
+        assert_eq!(asleep.peers.keys().copied().collect::<Vec<_>>(), [7]);
     }
 
     /// What ends the rest of a worker is told by one that waits for whichever client comes; not by one that waits for its own.
