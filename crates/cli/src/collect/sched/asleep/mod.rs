@@ -410,7 +410,7 @@ mod tests {
         let roots = Roots { proc: proc.path().into(), ..Roots::default() };
         let mut asleep = Asleep::default();
         (0..PEERS as u32).for_each(|pid| asleep.meet(&roots, 2_000_000_000 + pid));
-        std::fs::create_dir(proc.path().join("7")).unwrap();
+        fs::create_dir(proc.path().join("7")).unwrap();
         asleep.meet(&roots, 7);
         assert_eq!(asleep.peers.keys().copied().collect::<Vec<_>>(), [7]);
     }
