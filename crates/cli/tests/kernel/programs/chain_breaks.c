@@ -104,13 +104,12 @@ static void let_go(void)
 
 static void wait_for_pipe(char expected)
 {
-	double before = delayed(), begin;
+	double begin = undelayed();
 
 	let_go();
-	begin = told->since;
 	byte = '-';
 	read(pipe_fds[0], &byte, 1);
-	waited += monotonic() - begin - (delayed() - before);
+	waited += undelayed() - begin;
 	begins(0);
 	if (byte != expected)
 		exit(4);
@@ -216,7 +215,7 @@ static void *holder(void *unused)
 
 static void round_of_lock(void)
 {
-	double before, begin;
+	double begin;
 	pthread_t thread;
 
 	/* The main thread waits for nothing else in a futex. */
@@ -224,12 +223,11 @@ static void round_of_lock(void)
 	pthread_create(&thread, 0, holder, 0);
 	while (!holds)
 		nap(0.0002);
-	before = delayed();
+	begin = undelayed();
 	let_go();
-	begin = told->since;
 	if (pthread_mutex_lock(&robust) != EOWNERDEAD)
 		exit(6);
-	waited += monotonic() - begin - (delayed() - before);
+	waited += undelayed() - begin;
 	begins(0);
 	told->rounds++;
 	pthread_mutex_consistent(&robust);
@@ -268,7 +266,7 @@ static int fork_with(int pid)
 /* The first one computes all its life. The second one naps, and then ends the wait for both. */
 static int round_of_pid(void)
 {
-	double before, begin;
+	double begin;
 	int pid, other;
 
 	if (pipe(pipe_fds))
@@ -302,10 +300,9 @@ static int round_of_pid(void)
 		_exit(0);
 	}
 	close(pipe_fds[1]);
-	before = delayed();
-	begin = monotonic();
+	begin = undelayed();
 	read(pipe_fds[0], &byte, 1);
-	waited += monotonic() - begin - (delayed() - before);
+	waited += undelayed() - begin;
 	told->napped += 0.7;
 	told->rounds++;
 	waitpid(other, 0, 0);

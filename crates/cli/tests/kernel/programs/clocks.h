@@ -34,4 +34,24 @@ static double delayed(void)
 	return delay / 1e9;
 }
 
+/* The time, and how long the thread had waited for a CPU until then: it did not wait between the two readings. */
+static inline double monotonic_and(double *delay)
+{
+	double time;
+
+	do {
+		*delay = delayed();
+		time = monotonic();
+	} while (delayed() != *delay);
+	return time;
+}
+
+/* The time less all that the thread has waited for a CPU: differences of it are what it ran and slept. */
+static inline double undelayed(void)
+{
+	double delay, time = monotonic_and(&delay);
+
+	return time - delay;
+}
+
 #endif

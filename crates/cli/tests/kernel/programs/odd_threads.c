@@ -23,12 +23,6 @@
 
 #include "clocks.h"
 
-/* Without what it waited for a CPU. */
-static double now(void)
-{
-	return monotonic() - delayed();
-}
-
 static int fds[2];
 static char byte;
 
@@ -249,7 +243,7 @@ int main(int count, char **words)
 		peer = passed(ways[1][1]);
 	usleep(1200000);
 	for (end = monotonic() + 3; monotonic() < end;) {
-		double begin = now();
+		double begin = undelayed();
 
 		if (!strcmp(mode, "traced")) {
 			whose = other;
@@ -271,14 +265,14 @@ int main(int count, char **words)
 			of_vfork();
 		if (!strcmp(mode, "uring")) {
 			submit();
-			begin = now();
+			begin = undelayed();
 			of_ring();
 		}
 		if (!strcmp(mode, "shared"))
 			of_shared();
 		if (!strcmp(mode, "passed"))
 			of_peer();
-		spent += now() - begin;
+		spent += undelayed() - begin;
 		if (!strcmp(mode, "shared") || !strcmp(mode, "passed"))
 			usleep(4000);
 		if (!strcmp(mode, "vfork"))

@@ -32,12 +32,6 @@
 static double end;
 static const char *path;
 
-/* Without what it waited for a CPU. */
-static double now(void)
-{
-	return monotonic() - delayed();
-}
-
 static void pin(int cpu)
 {
 	cpu_set_t one;
@@ -82,9 +76,9 @@ static double timeouts(void)
 	double slept = 0, begin;
 
 	while (monotonic() < end) {
-		begin = now();
+		begin = undelayed();
 		epoll_wait(poll, &event, 1, 7);
-		slept += now() - begin;
+		slept += undelayed() - begin;
 	}
 	return slept;
 }
@@ -102,9 +96,9 @@ static double expires(void)
 	if (send(it, "x", 1, MSG_NOSIGNAL) != 1)
 		exit(6);
 	while (monotonic() < end) {
-		begin = now();
+		begin = undelayed();
 		recv(it, &byte, 1, 0);
-		slept += now() - begin;
+		slept += undelayed() - begin;
 	}
 	return slept;
 }
@@ -121,9 +115,9 @@ static double polls(void)
 	if (send(one.fd, "x", 1, MSG_NOSIGNAL) != 1)
 		exit(6);
 	while (monotonic() < end) {
-		begin = now();
+		begin = undelayed();
 		poll(&one, 1, 15);
-		slept += now() - begin;
+		slept += undelayed() - begin;
 	}
 	return slept;
 }
@@ -150,10 +144,10 @@ static double receives(void)
 	while (monotonic() < end) {
 		if (send(answers[0], &byte, 1, MSG_NOSIGNAL) != 1)
 			exit(6);
-		begin = now();
+		begin = undelayed();
 		if (recv(answers[0], &byte, 1, 0) != 1)
 			exit(7);
-		slept += now() - begin;
+		slept += undelayed() - begin;
 	}
 	return slept;
 }
@@ -185,10 +179,10 @@ static double reads(void)
 		}
 		if (syscall(SYS_io_submit, context, READS, list) != READS)
 			exit(9);
-		begin = now();
+		begin = undelayed();
 		if (syscall(SYS_io_getevents, context, READS, READS, done, &limit) != READS)
 			exit(10);
-		slept += now() - begin;
+		slept += undelayed() - begin;
 	}
 	return slept;
 }
