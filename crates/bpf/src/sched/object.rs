@@ -39,6 +39,9 @@ pub enum Object {
         /// `AF_...`
         family: u16,
     },
+    /// Transfers that the thread itself has asked disks for, of which one is complete. The probe does not say so; whoever knows
+    /// who asks for transfers may.
+    Transfers,
 }
 
 /// A socket of the internet.

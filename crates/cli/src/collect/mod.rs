@@ -25,6 +25,7 @@ mod processes;
 mod profile;
 mod psi;
 mod reclaim;
+mod requesters;
 mod reread;
 mod runtimes;
 mod sched;
@@ -60,6 +61,7 @@ use crate::args::Asked;
 use crate::clock::WindowClock;
 use deburr_core::procfs::cpu_list;
 use deburr_core::recording::{Entry, Record, TargetSpec};
+use requesters::Requesters;
 use std::path::PathBuf;
 
 /// The kind of a beat.
@@ -132,6 +134,8 @@ pub(crate) struct Context {
     pub(crate) cgroups: Cgroups,
     /// The block devices that were seen so far.
     pub(crate) devices: Devices,
+    /// The threads that have lately asked them for something.
+    pub(crate) requesters: Requesters,
 }
 
 impl Context {
@@ -141,9 +145,18 @@ impl Context {
         let processes = Processes::default();
         let cgroups = Cgroups::open(&roots).with_reader(processes.reader().clone());
         let devices = Devices::open(&roots);
-        let (window, has_target) = (WindowClock::default(), target != TargetSpec::Host);
-        let entries = vec![];
-        Self { roots, window, target, entries, has_target, asked, processes, cgroups, devices }
+        Self {
+            roots,
+            window: WindowClock::default(),
+            has_target: target != TargetSpec::Host,
+            target,
+            entries: vec![],
+            asked,
+            processes,
+            cgroups,
+            devices,
+            requesters: Requesters::default(),
+        }
     }
 
     /// Forgets the processes and cgroups that ended long ago. Called once a second, after all collectors.

@@ -101,6 +101,8 @@ pub enum SleptOn {
         /// `AF_...`
         family: u16,
     },
+    /// Transfers that the thread itself has asked disks for without waiting (libaio, io_uring), of which one was complete.
+    Transfers,
     /// A lock of the kernel, in a call on something.
     KernelLock {
         /// What the lock is.
@@ -246,6 +248,14 @@ pub struct Slept {
     pub on: SleptOn,
     /// What ended it.
     pub woken: WokenBy,
+}
+
+impl Slept {
+    /// Whether the thread waited for block IO.
+    #[must_use]
+    pub fn is_for_disk(&self) -> bool {
+        self.state == SleepState::BlockIo || self.on == SleptOn::Transfers
+    }
 }
 
 /// A thread that others waited for.

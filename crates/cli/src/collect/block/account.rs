@@ -134,6 +134,9 @@ impl Account {
         let by_kernel = cx.processes.is_kernel_thread(transfer.submitter.tgid);
         let waiter = submitter.filter(|_| classify::is_waited_for(transfer) && !by_kernel);
         let waiter = waiter.map(|proc| Waiter { proc, tid: transfer.submitter.tid });
+        if waiter.is_some() {
+            cx.requesters.note(transfer.submitter.tid, t_ns);
+        }
         let file = match what {
             IoPurpose::File(file) => Some(file),
             _ => None,

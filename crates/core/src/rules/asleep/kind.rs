@@ -312,6 +312,9 @@ pub(super) fn of_sleep(slept: &Slept) -> SleepKind {
     if slept.woken.is_timer() && TIMED.contains(&call) && !is_for_answer(&slept.on) {
         return OwnTimer;
     }
+    if slept.is_for_disk() {
+        return WaitsForOthers;
+    }
     // A page that a process fills in (userfaultfd), or a filesystem that one serves.
     if SENDS_MESSAGES.contains(&call) || call == PAGE_FAULT {
         return WaitsForOthers;
@@ -408,6 +411,8 @@ mod tests {
             ("io_getevents", SleptOn::NotKnown, WokenBy::Disk, NotKnown),
             ("io_getevents", SleptOn::NotKnown, WokenBy::OtherCpu, NotKnown),
             ("io_getevents", SleptOn::NotKnown, WokenBy::Timer, OwnTimer),
+            ("io_getevents", SleptOn::Transfers, WokenBy::Disk, WaitsForOthers),
+            ("io_uring_enter", SleptOn::Transfers, by_thread("(kernel work)"), WaitsForOthers),
             ("poll", not_asked(Some(false)), WokenBy::Timer, OwnTimer),
             ("poll", SleptOn::Pipe, WokenBy::Timer, OwnTimer),
             // An answer that did not come in time.

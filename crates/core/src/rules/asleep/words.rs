@@ -37,6 +37,7 @@ pub(in crate::rules) fn on(view: &View, call: &str, on: &SleptOn) -> Option<Stri
         }
         SleptOn::Unix { peer: None, .. } => "a unix socket".into(),
         SleptOn::Socket { family } => format!("a socket of family {family}"),
+        SleptOn::Transfers => "its own transfers of disks".into(),
         SleptOn::KernelLock { lock, within } => match self::on(view, call, within) {
             Some(what) => format!("{} ({what})", kernel_lock(*lock)),
             None => kernel_lock(*lock).into(),

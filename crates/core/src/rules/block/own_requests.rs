@@ -7,7 +7,7 @@ use super::support::own_waits::Own;
 use super::support::victims::{Victim, WAITED_PART};
 use super::support::{files, saturation, shares};
 use crate::finding::{Area, Confirm, Evidence, Finding, Fix, Question, Severity, Unit};
-use crate::recording::{SleepState, SleptOn, Source, StallKind};
+use crate::recording::{SleptOn, Source, StallKind};
 use crate::rules::asleep::kind;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name, ticked};
@@ -164,7 +164,7 @@ fn calls(view: &View, victim: &Victim<'_>) -> Vec<Evidence> {
     let members = victim.group.members.iter();
     let sleeps = members.filter_map(|(id, _)| view.processes().get(id)?.sleeps.as_ref());
     for (key, ns) in sleeps.flat_map(|it| it.iter()) {
-        if key.slept.state == SleepState::BlockIo && !kind::is_of_served_file(&key.slept) {
+        if key.slept.is_for_disk() && !kind::is_of_served_file(&key.slept) {
             *all.entry(call(&key.slept.call, &key.slept.on)).or_default() += ns;
         }
     }

@@ -33,6 +33,32 @@ fn who_waits_for_its_own_requests_has_a_remark_with_the_calls() {
     assert!(notes.into_iter().any(|it| it.contains("`fdatasync` of `/data/appendonly.aof`")));
 }
 
+/// With libaio and io_uring the wait is no block IO for the kernel.
+#[test]
+fn who_waits_for_its_own_requests_in_a_later_call_has_the_same_remark() {
+    let lost_ns_per_s = |on: SleptOn| {
+        let (mut scene, disk) = host(30);
+        let store = scene.process("store", None);
+        scene.did(store, &ProcessActivity { on_cpu_ns: S, ..ProcessActivity::default() });
+        let calm = DeviceBin { busy_ns: 4 * MS, depth_ns: 4 * MS, ios: 20, bytes: 81_920 };
+        scene.bins(disk, |_| calm);
+        requests(&mut scene, store, disk, &[(6_000, 2 * MS)], &[(IoCulprit::Device, 100)]);
+        scene.target(store);
+        let (state, call) = (SleepState::Asleep, "io_getevents".into());
+        scene.slept(
+            store,
+            "store",
+            (Slept { state, call, on, woken: WokenBy::Disk }, vec![]),
+            9 * S,
+        );
+        let report = judged(&scene);
+        let it = report.findings.iter().find(|it| it.code == "BLK008");
+        it.map(|it| it.cost.lost_ns_per_s)
+    };
+    assert_eq!(lost_ns_per_s(SleptOn::Transfers), Some(300 * MS), "no more than its threads slept");
+    assert_eq!(lost_ns_per_s(SleptOn::NotKnown), None, "it may be at rest");
+}
+
 /// A sync waits for a flush of the disk's cache, too, which is for all that sync there.
 #[test]
 fn what_syncs_take_beyond_their_requests_is_their_own_where_nobody_else_syncs() {

@@ -168,7 +168,7 @@ impl Reason {
             Some(Did::OnCpu) => Self::OnCpu,
             Some(Did::Queued) => Self::Queued,
             Some(Did::Throttled) => Self::Throttled,
-            Some(Did::Slept(slept)) if slept.state == SleepState::BlockIo => Self::BlockIo,
+            Some(Did::Slept(slept)) if slept.is_for_disk() => Self::BlockIo,
             Some(Did::Slept(slept)) if slept.state == SleepState::Stopped => Self::Stopped,
             Some(Did::Slept(_)) => Self::Slept,
         }

@@ -294,6 +294,7 @@ fn on_of(sleep: &Sleep, listening: &Listening) -> (SleptOn, Option<u32>) {
             return (on, Some(peer).filter(|&peer| peer != 0));
         }
         Object::Socket { family } => SleptOn::Socket { family },
+        Object::Transfers => SleptOn::Transfers,
     };
     (on, None)
 }

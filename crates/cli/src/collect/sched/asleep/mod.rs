@@ -9,12 +9,13 @@ mod history;
 mod kind;
 mod names;
 mod open;
+mod rings;
 mod sums;
 mod turns;
 
 use super::super::irq_devices::{Purpose, Purposes};
 use super::super::listening::Listening;
-use super::super::{Emit, Roots};
+use super::super::{Context, Emit, Roots};
 use crate::clock;
 use callers::Callers;
 use chain::{Chains, Link, Tell};
@@ -28,6 +29,7 @@ use history::{Did, Found, History, Successor, Thread};
 use kind::{Slept, asked_at, port_of};
 use names::Names;
 use open::Open;
+use rings::Rings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use sums::{Identity, Kind, NamedLink, Range, Sum, Sums};
@@ -68,6 +70,7 @@ pub(super) struct Asleep {
     entries: Entries,
     files: Files,
     callers: Callers,
+    rings: Rings,
     purposes: Purposes,
     history: History,
     /// Processes of this second that are followed because they ended a sleep.
@@ -166,6 +169,7 @@ impl Asleep {
         self.names.second();
         self.files.second();
         self.callers.second();
+        self.rings.second();
     }
 
     /// A thread has run.
@@ -212,13 +216,13 @@ impl Asleep {
     }
 
     /// Takes the sleeps that ended since the last call.
-    pub(super) fn follow(&mut self, probe: &mut SchedProbe, roots: &Roots) {
+    pub(super) fn follow(&mut self, probe: &mut SchedProbe, cx: &Context) {
         for sleep in probe.sleeps() {
-            self.take(roots, sleep);
+            self.take(cx, sleep);
         }
     }
 
-    fn take(&mut self, roots: &Roots, mut sleep: Sleep) {
+    fn take(&mut self, Context { roots, requesters, .. }: &Context, mut sleep: Sleep) {
         if sleep.state == State::Stopped as u8 {
             // Its call goes on afterwards, and did not wait meanwhile.
             let (call, object) = (Call::Unknown, Object::None);
@@ -235,6 +239,7 @@ impl Asleep {
             };
         }
         self.callers.meet(roots, &mut sleep);
+        self.rings.meet(&mut sleep, requesters);
         self.history.slept(&sleep);
         self.follow_waker(&sleep);
         self.files.meet(roots, &sleep);
@@ -279,12 +284,13 @@ impl Asleep {
     pub(super) fn look(
         &mut self,
         probe: &mut SchedProbe,
-        roots: &Roots,
+        cx: &Context,
         (running, last): (Vec<Run>, bool),
     ) -> Result<(), String> {
-        self.follow(probe, roots);
+        let roots = &cx.roots;
+        self.follow(probe, cx);
         for sleep in probe.asleep(last)? {
-            self.take(roots, sleep);
+            self.take(cx, sleep);
         }
         for sleep in self.open.second(last) {
             self.pend(roots, sleep);

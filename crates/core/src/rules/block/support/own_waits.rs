@@ -2,7 +2,7 @@
 //! How long groups wait for what they ask of a disk themselves.
 
 use super::victims::Victim;
-use crate::recording::{DevId, ProcId, StallKind};
+use crate::recording::{DevId, ProcId, SleptOn, StallKind};
 use crate::rules::memory::reads_again_ns;
 use crate::view::block::{Neighbour, Shares, held_by_cgroup, main_device};
 use crate::view::{Groups, View};
@@ -49,7 +49,8 @@ impl<'g> Own<'g> {
         let part = own_ns as f64 / total_ns.max(1) as f64;
         // What no thread was off its CPU for was waited for by none.
         let slept_ns = victim.group.usage.as_ref().map_or(own_ns, |usage| {
-            usage.states.block_io_ns.saturating_add(usage.states.uninterruptible_ns)
+            let states = &usage.states;
+            states.block_io_ns + states.uninterruptible_ns + transfers_ns(view, &victim)
         });
         let ns = own_ns.min(slept_ns);
         (ns > 0).then_some(Self { victim, device, ns, part })
@@ -60,6 +61,14 @@ impl<'g> Own<'g> {
         let again_ns = reads_again_ns(view, self.victim.group);
         Self { victim: self.victim.clone(), ns: self.ns.saturating_sub(again_ns), ..*self }
     }
+}
+
+/// How long its threads slept for transfers that they had asked for without waiting, where that was recorded.
+fn transfers_ns(view: &View, victim: &Victim<'_>) -> u64 {
+    let members = victim.group.members.iter();
+    let sleeps = members.filter_map(|(id, _)| view.processes().get(id)?.sleeps.as_ref());
+    let of = sleeps.flat_map(|it| it.iter());
+    of.filter(|(key, _)| key.slept.on == SleptOn::Transfers).map(|(_, ns)| ns).sum()
 }
 
 /// What else is there.
