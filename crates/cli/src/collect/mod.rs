@@ -134,7 +134,7 @@ pub(crate) struct Context {
     pub(crate) cgroups: Cgroups,
     /// The block devices that were seen so far.
     pub(crate) devices: Devices,
-    /// The threads that have lately asked them for something.
+    /// The threads that have asked them for something and slept meanwhile.
     pub(crate) requesters: Requesters,
 }
 

@@ -135,7 +135,8 @@ impl Account {
         let waiter = submitter.filter(|_| classify::is_waited_for(transfer) && !by_kernel);
         let waiter = waiter.map(|proc| Waiter { proc, tid: transfer.submitter.tid });
         if waiter.is_some() {
-            cx.requesters.note(transfer.submitter.tid, t_ns);
+            let in_flight = Span { t0_ns: transfer.start_ns, t1_ns: transfer.done_ns };
+            cx.requesters.note(transfer.submitter.tid, in_flight);
         }
         let file = match what {
             IoPurpose::File(file) => Some(file),

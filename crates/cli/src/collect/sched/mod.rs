@@ -498,7 +498,7 @@ impl SchedCollector {
         let now_ns = self.clock.now();
         let running = |cpu| Timeline::current(&self.probe, cpu, now_ns);
         let running = (0..self.probe.cpus()).filter_map(running).collect();
-        self.asleep.look(&mut self.probe, cx, (running, last))?;
+        self.asleep.look(&mut self.probe, cx, self.clock, (running, last))?;
         let Self { asleep, tally, .. } = self;
         let mut identity = |pid: u32, emit: Emit<'_>| {
             let id = tally.identity_of(cx, pid, emit)?;
@@ -530,7 +530,7 @@ impl Collector for SchedCollector {
         // the probe, which takes into account what was told of long waits only.
         let ended = now.beat.is_second().then(|| self.probe.end_epoch());
         self.follow(now.beat == Beat::End);
-        self.asleep.follow(&mut self.probe, cx);
+        self.asleep.follow(&mut self.probe, cx, self.clock);
         if let Some(epoch) = ended {
             self.end_second(cx, (now.t_ns, epoch), now.beat == Beat::End, emit)
                 .map_err(anyhow::Error::msg)?;

@@ -5,8 +5,9 @@
  *
  *   aio     with libaio's calls, eight reads at a time
  *   ring    with io_uring, four reads at a time
- *   reaper  libaio; another thread asks for a read now and then, which this one hardly waits for
- *   loop    io_uring; a message in a pipe now and then, and a read after each
+ *   reaper  libaio; another thread asks for a read now and then, which this one hardly waits for,
+ * and reads something itself afterwards loop    io_uring; a message in a pipe now and then, and a
+ * read after each
  *
  * Writes to a file how long that was, in seconds.
  */
@@ -92,6 +93,8 @@ static void reads_with_aio(int depth)
 
 		if (depth)
 			submit(at);
+		else if (pread(file, memory + BLOCK, BLOCK, place()) != BLOCK)
+			exit(7);
 	}
 }
 

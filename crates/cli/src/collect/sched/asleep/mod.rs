@@ -216,13 +216,14 @@ impl Asleep {
     }
 
     /// Takes the sleeps that ended since the last call.
-    pub(super) fn follow(&mut self, probe: &mut SchedProbe, cx: &Context) {
+    pub(super) fn follow(&mut self, probe: &mut SchedProbe, cx: &mut Context, clock: Clock) {
         for sleep in probe.sleeps() {
-            self.take(cx, sleep);
+            self.take(cx, clock, sleep);
         }
     }
 
-    fn take(&mut self, Context { roots, requesters, .. }: &Context, mut sleep: Sleep) {
+    fn take(&mut self, cx: &mut Context, clock: Clock, mut sleep: Sleep) {
+        let Context { roots, requesters, .. } = cx;
         if sleep.state == State::Stopped as u8 {
             // Its call goes on afterwards, and did not wait meanwhile.
             let (call, object) = (Call::Unknown, Object::None);
@@ -239,7 +240,7 @@ impl Asleep {
             };
         }
         self.callers.meet(roots, &mut sleep);
-        self.rings.meet(&mut sleep, requesters);
+        self.rings.meet(&mut sleep, clock, requesters);
         self.history.slept(&sleep);
         self.follow_waker(&sleep);
         self.files.meet(roots, &sleep);
@@ -284,14 +285,15 @@ impl Asleep {
     pub(super) fn look(
         &mut self,
         probe: &mut SchedProbe,
-        cx: &Context,
+        cx: &mut Context,
+        clock: Clock,
         (running, last): (Vec<Run>, bool),
     ) -> Result<(), String> {
-        let roots = &cx.roots;
-        self.follow(probe, cx);
+        self.follow(probe, cx, clock);
         for sleep in probe.asleep(last)? {
-            self.take(cx, sleep);
+            self.take(cx, clock, sleep);
         }
+        let roots = &cx.roots;
         for sleep in self.open.second(last) {
             self.pend(roots, sleep);
         }
