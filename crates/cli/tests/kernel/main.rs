@@ -43,6 +43,7 @@ mod reclaim;
 mod recording;
 mod remedies;
 mod request_server;
+mod runtime_stops;
 mod sampling;
 mod scratch;
 mod starved;

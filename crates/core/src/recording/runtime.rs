@@ -28,6 +28,38 @@ pub enum RuntimeKind {
     DotNet,
 }
 
+/// Beginnings of the names of HotSpot's own threads, 15 letters at most: those of collectors, compilers, and helpers.
+const JVM_THREADS: &[&str] = &[
+    "VM Thread",
+    "VM Periodic Tas",
+    "GC Thread#",
+    "GC task thread#",
+    "G1 ",
+    "Gang worker#",
+    "ParGC Thread",
+    "Concurrent Mark",
+    "ZDirector",
+    "ZDriver",
+    "ZStat",
+    "ZUncommitter",
+    "ZUnmapper",
+    "ZWorker",
+    "XDirector",
+    "XDriver",
+    "XWorker",
+    "Shenandoah ",
+    "C1 CompilerThre",
+    "C2 CompilerThre",
+    "Sweeper thread",
+    "Common-Cleaner",
+    "Finalizer",
+    "Monitor Deflati",
+    "Notification Th",
+    "Reference Handl",
+    "Service Thread",
+    "Signal Dispatch",
+];
+
 impl RuntimeKind {
     /// All of them.
     pub const ALL: [Self; 8] = [
@@ -81,6 +113,13 @@ impl RuntimeKind {
             Self::Go | Self::Node | Self::Tokio | Self::DotNet => true,
             Self::Jvm | Self::OpenMp | Self::Rayon | Self::Nginx => false,
         }
+    }
+
+    /// Whether a thread is one that the runtime has for itself, to collect garbage, compile, and the like: it rests until the
+    /// runtime has something to do. Known of Java, by the thread's name.
+    #[must_use]
+    pub fn is_own_thread(self, name: &str) -> bool {
+        self == Self::Jvm && JVM_THREADS.iter().any(|own| name.starts_with(own))
     }
 }
 

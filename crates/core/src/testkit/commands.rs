@@ -7,7 +7,7 @@ use std::iter::Peekable;
 use std::str::Chars;
 
 /// Programs that a suggested command may run.
-const KNOWN: [&str; 27] = [
+const KNOWN: [&str; 28] = [
     "cat",
     "chrt",
     "cpupower",
@@ -20,6 +20,7 @@ const KNOWN: [&str; 27] = [
     "grep",
     "ionice",
     "journalctl",
+    "jstat",
     "kubectl",
     "losetup",
     "lsattr",

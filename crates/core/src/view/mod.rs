@@ -167,7 +167,7 @@ impl Fold {
             Record::Block(record) => view.block.push(record),
             Record::Runtime(reading) => {
                 let process = view.processes.entry(reading.proc).or_default();
-                process.runtime = Some(reading.clone());
+                process.runtime(reading);
             }
             Record::NamedThreads(tick) => {
                 let process = view.processes.entry(tick.proc).or_default();

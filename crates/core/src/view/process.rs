@@ -304,7 +304,15 @@ impl ProcessView {
     }
 
     pub(super) fn sleep(&mut self, tick: &SleepTick, has_entries: bool) {
-        self.sleeps.get_or_insert_default().push(tick, has_entries);
+        let runtime = self.runtime.as_ref().map(|reading| reading.kind);
+        self.sleeps.get_or_insert_default().push(tick, has_entries, runtime);
+    }
+
+    pub(super) fn runtime(&mut self, reading: &RuntimeReading) {
+        if let Some(sleeps) = self.sleeps.as_mut().filter(|_| self.runtime.is_none()) {
+            sleeps.has_runtime(reading.kind);
+        }
+        self.runtime = Some(Box::new(reading.clone()));
     }
 
     pub(super) fn cpu_time(&mut self, reading: CpuTimeReading) {

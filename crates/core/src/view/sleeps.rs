@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! On what the threads of a process slept.
 
-use crate::recording::{Awaited, CHAIN, Did, SleepState, SleepTick, Slept, SleptOn, WokenBy};
+use crate::recording::{
+    Awaited, CHAIN, Did, RuntimeKind, SleepState, SleepTick, Slept, SleptOn, WokenBy,
+};
 use std::collections::BTreeMap;
 
 /// Kinds of sleep of a process that are kept. A recording has a hundred of each second, at most.
@@ -22,6 +24,8 @@ pub enum Role {
     },
     /// Others do.
     NoEntry,
+    /// Nothing was said, and they are their runtime's own: see [`RuntimeKind::is_own_thread`].
+    Runtime,
 }
 
 /// What makes sleeps alike.
@@ -51,6 +55,10 @@ impl SleepKey {
         }
         self
     }
+}
+
+fn is_of(runtime: Option<RuntimeKind>, thread: Option<&str>) -> bool {
+    runtime.zip(thread).is_some_and(|(runtime, thread)| runtime.is_own_thread(thread))
 }
 
 /// How long alike sleeps took.
@@ -107,8 +115,13 @@ pub struct Sleeps {
 }
 
 impl Sleeps {
-    /// Adds a tick. `has_entries` = the user said which threads serve requests.
-    pub(super) fn push(&mut self, tick: &SleepTick, has_entries: bool) {
+    /// Adds a tick. `has_entries` = the user said which threads serve requests; `runtime` = that of the process, if it is known.
+    pub(super) fn push(
+        &mut self,
+        tick: &SleepTick,
+        has_entries: bool,
+        runtime: Option<RuntimeKind>,
+    ) {
         let SleepTick { state, call, on, woken, thread, entry, asked, in_request, behind, .. } =
             tick;
         if *state == SleepState::Stopped {
@@ -121,6 +134,7 @@ impl Sleeps {
         let role = match *entry {
             Some(at) => Role::Entry { at, asked: *asked },
             None if has_entries => Role::NoEntry,
+            None if is_of(runtime, thread.as_deref()) => Role::Runtime,
             None => Role::NotSaid,
         };
         let (state, woken) = (*state, woken.clone());
@@ -139,6 +153,16 @@ impl Sleeps {
             key.slept = Slept { state, call, on, woken };
         }
         self.by_kind.entry(key).or_default().add(&Lengths::of(tick));
+    }
+
+    /// The runtime of the process is known from now on.
+    pub(super) fn has_runtime(&mut self, runtime: RuntimeKind) {
+        for (mut key, lengths) in std::mem::take(&mut self.by_kind) {
+            if key.role == Role::NotSaid && is_of(Some(runtime), key.thread.as_deref()) {
+                key.role = Role::Runtime;
+            }
+            self.by_kind.entry(key).or_default().add(&lengths);
+        }
     }
 
     fn is_full_for(&self, key: &SleepKey) -> bool {

@@ -125,8 +125,18 @@ pub(in crate::rules) fn of(own: ProcId, key: &SleepKey) -> SleepKind {
         Role::NotSaid => of_chain(own, key),
         Role::Entry { asked, .. } => entry::of(own, key, asked),
         Role::NoEntry => return SleepKind::NoEntry,
+        Role::Runtime => return of_runtime(own, key),
     };
     if keeps_client_waiting(own, key) { SleepKind::WaitsForOthers } else { kind }
+}
+
+/// Of a thread that a runtime has for itself: whoever gives it something to do, it has no work before.
+fn of_runtime(own: ProcId, key: &SleepKey) -> SleepKind {
+    match of_chain(own, key) {
+        SleepKind::OwnTimer => SleepKind::OwnTimer,
+        _ if key.slept.state == SleepState::Asleep => SleepKind::WaitsForWork,
+        kind => kind,
+    }
 }
 
 /// Whether a thread waits for another one while a client waits for its answer. An event loop serves others meanwhile: what ends

@@ -29,6 +29,7 @@ mod promises;
 mod properties;
 mod registry;
 mod rhythms;
+mod runtime_stops;
 mod runtimes;
 mod scenes;
 mod stalled;

@@ -70,7 +70,7 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
         ("SCH005", kind) => stopped::scene(kind)?,
         (
             "OFF001" | "OFF002" | "OFF003" | "OFF004" | "OFF005" | "OFF006" | "OFF007" | "OFF008"
-            | "OFF009",
+            | "OFF009" | "OFF010",
             kind,
         ) => waiting::scene(code, kind)?,
         ("SYS001" | "SYS002", kind) => syscalls::scene(code, kind)?,

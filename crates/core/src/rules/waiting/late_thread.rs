@@ -2,6 +2,7 @@
 //! OFF003: threads wait for another thread of their process, which is late for lack of a CPU or for a disk; or while a
 //! client waits for them, for any other thread.
 
+use super::virtual_machine;
 use super::waits::{self, For, Reason, Sleep, Waits};
 use crate::finding::{Area, Finding, Fix, Question, Severity, SleepKind};
 use crate::recording::{ProcId, Slept, SleptOn, Source};
@@ -31,7 +32,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 fn check(view: &View) -> Verdict {
     waits::verdict(
         view,
-        is_late,
+        |sleep| is_late(sleep) && virtual_machine::awaited(view, sleep).is_none(),
         (For::Others, "for late threads, or while clients waited,"),
         finding,
     )

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! OFF001: threads wait for a lock that another thread holds.
 
+use super::virtual_machine;
 use super::waits::{self, Behind, For, Reason, Sleep, Waits};
 use crate::finding::{Area, Evidence, Finding, Fix, Question, Severity, Unit};
 use crate::recording::{FutexUser, SleptOn, Source};
@@ -27,7 +28,11 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(view: &View) -> Verdict {
-    waits::verdict(view, |(_, key, _)| is_lock(&key.slept), (For::Turn, "for locks"), finding)
+    // A holder whom its runtime has stopped is not to blame (OFF010).
+    let is = |sleep: &Sleep<'_>| {
+        is_lock(&sleep.1.slept) && virtual_machine::awaited(view, sleep).is_none()
+    };
+    waits::verdict(view, is, (For::Turn, "for locks"), finding)
 }
 
 fn finding(view: &View, severity: Severity, waits: &Waits<'_>) -> Finding {

@@ -13,6 +13,8 @@ mod own_timer;
 mod peer_does_not_read;
 mod peers;
 mod pool_exhausted;
+mod runtime_stops;
+mod virtual_machine;
 mod waits;
 mod waits_for_peer;
 
@@ -29,4 +31,5 @@ pub(super) const RULES: &[&Rule] = &[
     &file_lock::RULE,
     &pool_exhausted::RULE,
     &held_in_kernel::RULE,
+    &runtime_stops::RULE,
 ];

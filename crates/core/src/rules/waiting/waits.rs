@@ -69,8 +69,8 @@ fn of<'v>(
             let sleeps = of_process(id).into_iter().flat_map(|sleeps| sleeps.iter());
             sleeps.map(move |(key, ns)| (id, key, ns))
         });
-        // What others wait for is told where those wait for it who serve requests.
-        let serves = |(_, key, _): &Sleep<'_>| key.role != Role::NoEntry;
+        // What others wait for is told where those wait for it who serve requests. So is what a runtime's own threads do.
+        let serves = |(_, key, _): &Sleep<'_>| !matches!(key.role, Role::NoEntry | Role::Runtime);
         let sleeps = sleeps.inspect(|_| seen = true);
         let sleeps: Vec<Sleep<'_>> = sleeps.filter(|it| serves(it) && is(it)).collect();
         let ns = sleeps.iter().fold(0, |sum: u64, (.., ns)| sum.saturating_add(*ns));

@@ -11,10 +11,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Kinds of sleep of a process that have a record of their own in each second: those that took longest. Of the others,
-/// summed without names of threads and addresses of conditions, which a runtime has one of for each thread, as many again
-/// as the second number; of the rest, without names of threads that they waited for, as many as the third; and without what was
-/// waited for, as many as the fourth. What is left is summed.
-const KINDS: [usize; 4] = [48, 32, 16, 16];
+/// summed without addresses of conditions, which a runtime has one of for each thread, as many again as the second number; of
+/// the rest, without their threads' own names, as many as the third; without names of threads that they waited for, as many as
+/// the fourth; and without what was waited for, as many as the fifth. What is left is summed.
+const KINDS: [usize; 5] = [40, 24, 16, 16, 16];
 
 /// What makes sleeps alike.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,10 +31,9 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    /// The same without what each thread has of its own: its name, and the addresses of conditions.
+    /// The same without the addresses of conditions.
     fn of_any_condition(mut self) -> Self {
         let any = |slept: &mut Slept| slept.on = std::mem::take(&mut slept.on).of_any_condition();
-        self.thread = None;
         any(&mut self.slept);
         for link in &mut self.behind {
             if let history::Did::Slept(slept) = &mut link.did {
@@ -203,10 +202,13 @@ type Summed = Vec<(Kind, Sum)>;
 
 /// Those of a process that took longest, and the sums of the others.
 fn largest(pid: u32, kinds: BTreeMap<Kind, Sum>) -> Summed {
-    let [own, shared, nameless, alone] = KINDS;
+    let [own, shared, of_any, nameless, alone] = KINDS;
     let (mut all, rest) = divided(kinds, own);
-    let of_any = |(kind, sum): (Kind, Sum)| (kind.of_any_condition(), sum);
-    let (more, rest) = divided(summed(rest.into_iter().map(of_any)), shared);
+    let anywhere = |(kind, sum): (Kind, Sum)| (kind.of_any_condition(), sum);
+    let (more, rest) = divided(summed(rest.into_iter().map(anywhere)), shared);
+    all.extend(more);
+    let by_any = |(kind, sum): (Kind, Sum)| (Kind { thread: None, ..kind }, sum);
+    let (more, rest) = divided(summed(rest.into_iter().map(by_any)), of_any);
     all.extend(more);
     let of_any = |(kind, sum): (Kind, Sum)| (kind.of_any_thread(pid), sum);
     let (more, rest) = divided(summed(rest.into_iter().map(of_any)), nameless);
@@ -287,14 +289,15 @@ mod tests {
     #[test]
     fn of_many_kinds_nothing_is_lost() {
         let told = told_of_words(2);
-        let [own, shared, nameless, alone] = KINDS;
-        assert_eq!(told.len(), own + shared + nameless + alone + 1);
+        let [own, shared, of_any, nameless, _] = KINDS;
+        assert_eq!(told.len(), KINDS.iter().sum::<usize>() + 1);
         let last = told.last().unwrap();
         assert_eq!((&last.on, &last.thread, &last.behind), (&SleptOn::Others, &None, &vec![]));
         assert_eq!((told[0].asked, last.asked), (Some(true), None));
         assert_eq!((&told[0].behind, told[0].on == told[1].on), (&held(), false));
-        assert_eq!((&told[own].thread, &told[own].behind), (&None, &held()));
-        let without = &told[own + shared + nameless];
+        assert_eq!((told[own].thread.is_some(), &told[own].behind), (true, &held()));
+        assert_eq!((&told[own + shared].thread, &told[own].behind), (&None, &held()));
+        let without = &told[own + shared + of_any + nameless];
         assert_eq!((&without.thread, &without.behind), (&None, &vec![]));
         assert!(matches!(without.on, SleptOn::Futex { .. }), "{without:?}");
     }
@@ -323,8 +326,8 @@ mod tests {
     #[test]
     fn of_many_conditions_it_is_told_what_they_waited_for() {
         let told = told_of_words(0);
-        let [own, ..] = KINDS;
-        assert_eq!(told.len(), own + 1);
+        let [own, shared, ..] = KINDS;
+        assert_eq!(told.len(), own + shared + 1);
         let last = told.last().unwrap();
         assert_eq!(last.on, SleptOn::Futex { address: 0, value: 0, op: 0, user: None });
         assert_eq!((&last.thread, &last.behind), (&None, &held()));
